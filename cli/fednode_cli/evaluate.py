@@ -1,0 +1,57 @@
+"""`fednode evaluate --data SOURCE`: how good each expert and each product is."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fednode_cli import units
+from fednode_cli.connect import daemon
+from fednode_cli.options import SOURCE_HELP, AsJson, KeptLabels, SkipBad, absolute_source, checked_png, label_list
+from fednode_cli.output import Block, Grid, report
+
+MEASURES = ("accuracy", "macro_auroc", "f1", "ece")
+
+
+def evaluate(
+    data: Annotated[str, typer.Option(metavar="SOURCE", help=SOURCE_HELP)],
+    labels: KeptLabels = None,
+    skip_bad: SkipBad = False,
+    confusion: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw the confusion matrices.", callback=checked_png)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure each expert and each product on test images.
+
+    Only images of labels that are covered count.
+    """
+    picture = str(confusion) if confusion else ""
+    with daemon() as client:
+        document = client.evaluate(absolute_source(data), label_list(labels), picture, skip_bad)
+    report(document, _blocks(document), as_json)
+
+
+def _blocks(document: Mapping[str, Any]) -> list[Block]:
+    labels = document["labels"]
+    blocks: list[Block] = [
+        f"{document['images']} images of {len(labels)} labels: {', '.join(labels)}",
+        Grid("", ("model", "expert", "accuracy", "macro AUROC", "F1", "ECE", ""), tuple(_rows(document))),
+    ]
+    if document["confusion_png"]:
+        blocks.append(f"Confusion matrices: {document['confusion_png']}")
+    return blocks
+
+
+def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for expert in document["experts"]:
+        yield (f"expert of {expert['peer']}", expert["digest"][:8], *_measures(expert), "")
+    for name, measures in document["products"].items():
+        if measures is not None:
+            used = "answers by default" if name == document["default"] else ""
+            yield (f"{name} product", "", *_measures(measures), used)
+
+
+def _measures(measures: Mapping[str, float | None]) -> tuple[str, ...]:
+    return tuple(units.number(measures[name]) for name in MEASURES)

@@ -1,0 +1,51 @@
+"""Options that several verbs share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out images that can't be read, and count them.")]
+PeersFile = Annotated[
+    Path | None, typer.Option("--peers", metavar="FILE", help="The peers file; default: peers.yaml in the home.")
+]
+KeptLabels = Annotated[str | None, typer.Option("--labels", metavar="A,B", help="Use only the images of these labels.")]
+
+SOURCE_HELP = "Where the images are: digits, digits:SEED, folder:PATH or npz:PATH."
+REASON_LIMIT = 500
+
+
+def label_list(text: str | None) -> tuple[str, ...]:
+    """The labels in `a,b`; none for no text."""
+    return tuple(label.strip() for label in (text or "").split(",") if label.strip())
+
+
+def absolute_source(source: str) -> str:
+    """The data source with its path made absolute, since the daemon's working directory is another."""
+    kind, colon, path = source.partition(":")
+    if kind not in ("folder", "npz") or not path:
+        return source
+    return f"{kind}{colon}{absolute(path)}"
+
+
+def absolute(path: str) -> Path:
+    """The absolute form of a path; a leading `~/` is the user's own folder."""
+    return (Path(path).expanduser() if path.startswith("~/") else Path(path)).absolute()
+
+
+def checked_reason(reason: str) -> str:
+    """A reason that fits into a signed statement. Raises typer.BadParameter otherwise."""
+    if not 1 <= len(reason.strip()) <= REASON_LIMIT:
+        raise typer.BadParameter(f"a reason has 1 to {REASON_LIMIT} characters.")
+    return reason.strip().encode(errors="replace").decode()
+
+
+def checked_png(path: Path | None) -> Path | None:
+    """The absolute path of a picture to be written. Raises typer.BadParameter unless it ends in .png."""
+    if path is None:
+        return None
+    if path.suffix.lower() != ".png":
+        raise typer.BadParameter("the picture is a PNG: its name ends in .png.")
+    return absolute(str(path))

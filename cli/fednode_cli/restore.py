@@ -1,0 +1,23 @@
+"""`fednode restore PEER`: lifts our own suspension or quarantine of a peer."""
+
+from typing import Annotated
+
+import typer
+
+from fednode_cli.connect import daemon
+from fednode_cli.options import AsJson
+from fednode_cli.output import note, report
+
+
+def restore(
+    peer: Annotated[str, typer.Argument(help="The peer's name or id.")],
+    as_json: AsJson = False,
+) -> None:
+    """Take a suspended or quarantined peer back.
+
+    What was erased here is fetched and built again.
+    """
+    with daemon() as client:
+        document = client.restore(peer)
+    report(document, [f"{document['name']} is {document['standing']} again."], as_json)
+    note("If this node voted to revoke it, that vote stands for ever.")

@@ -1,0 +1,157 @@
+"""The status document of a node as a view: pure, one small function for each part, nothing where there is nothing to say."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fednode_cli import units
+from fednode_cli.output import Block, Grid
+
+Document = Mapping[str, Any]
+
+WIDE = 12  # with more labels than this, Γ lists labels instead of having a column for each
+
+
+def status_blocks(status: Document, now: float) -> list[Block]:
+    """All parts of the view, in the order in which a person asks; `now` is unix time in seconds."""
+    parts: list[Iterable[Block]] = [
+        [_headline(status)],
+        [f"Waits: {sentence}" for sentence in status["waiting"]],
+        _jobs(status["jobs"]),
+        _failed(status["failed"]),
+        _data(status["data"]),
+        _gamma(status["gamma"], status["labels"]),
+        _peers(status["peers"], now),
+        _product(status["product"]),
+        _label_lists(status),
+        _receipts("Revocations", status["revocations"]),
+        _receipts("Withdrawals", status["withdrawals"]),
+        _traffic(status["bytes"]),
+        _seconds(status["seconds"]),
+        [_workers(status["workers"])],
+        [f"Last error: {status['last_error']}"] if status["last_error"] else [],
+    ]
+    return [block for part in parts for block in part]
+
+
+def _headline(status: Document) -> str:
+    return (
+        f"{status['name']} in {status['federation']}: {status['phase']}, listening on {status['listen']}, "
+        f"peer id {status['peer_id']}"
+    )
+
+
+def _workers(workers: Mapping[str, str]) -> str:
+    return "Workers: " + ", ".join(f"{name} {state}" for name, state in workers.items())
+
+
+def _jobs(jobs: Sequence[Document]) -> list[Block]:
+    rows = [
+        (
+            job["job"],
+            job["phase"],
+            units.bar(job["done"], job["total"]),
+            f"{job['rate']:.1f}/s" if job["rate"] else "",
+            units.duration(job["eta"]),
+        )
+        for job in jobs
+    ]
+    return _grid("Jobs", ("job", "phase", "progress", "rate", "time left"), rows)
+
+
+def _failed(failed: Sequence[Document]) -> list[Block]:
+    rows = [(job["job"], job["code"], units.duration(job["retry_in"]), job["reason"]) for job in failed]
+    return _grid("Failed jobs", ("job", "code", "again in", "reason"), rows)
+
+
+def _data(data: Document | None) -> list[Block]:
+    if data is None:
+        return ["Own data: none"]
+    rows = [(row["label"], str(row["images"]), str(row["holdout"])) for row in data["labels"]]
+    bad = [(image["name"], image["reason"]) for image in data["bad"]]
+    return [
+        *_grid(f"Own data ({data['source']})", ("label", "images", "held out"), rows),
+        *_grid("Images left out", ("image", "reason"), bad),
+    ]
+
+
+def _gamma(gamma: Mapping[str, Mapping[str, str]], labels: Sequence[str]) -> list[Block]:
+    title = "Generators (Γ)"
+    if len(labels) > WIDE:
+        rows = [(peer, str(len(row)), " ".join(sorted(row))) for peer, row in gamma.items()]
+        return _grid(title, ("peer", "count", "labels"), rows)
+    cells = [(peer, *(row.get(label, "")[:8] or "-" for label in labels)) for peer, row in gamma.items()]
+    return _grid(title, ("peer", *labels), cells)
+
+
+def _peers(peers: Sequence[Document], now: float) -> list[Block]:
+    rows = [
+        (
+            peer["name"],
+            peer["standing"],
+            "yes" if peer["connected"] else "no",
+            _ago(peer["last_contact"], now),
+            peer["address"] or "dials us",
+            " ".join(peer["publishes"]) or "-",
+            " ".join(peer["missing"]) or "-",
+            _why(peer),
+        )
+        for peer in peers
+    ]
+    columns = ("peer", "standing", "connected", "last contact", "address", "publishes", "missing", "reason")
+    return _grid("Peers", columns, rows)
+
+
+def _ago(moment: float | None, now: float) -> str:
+    return "never" if moment is None else f"{units.duration(max(now - moment, 0.0))} ago"
+
+
+def _why(peer: Document) -> str:
+    skew = peer["skew"]
+    clock = f"its clock is {skew:+.0f} s from ours" if skew and abs(skew) >= 1 else ""
+    return "; ".join(filter(None, (peer["reason"], clock))) or "-"
+
+
+def _product(product: Document) -> list[Block]:
+    experts = ", ".join(f"{expert['peer']} ({expert['digest'][:8]})" for expert in product["experts"])
+    answers = {
+        "experts": f"Predictions come from the experts of {experts}",
+        "generative": "Predictions come from the generative product",
+        "none": "Predictions: nothing can answer yet",
+    }
+    stale = [(expert["peer"], expert["digest"][:8], expert["reason"]) for expert in product["stale"]]
+    return [answers[product["default"]], *_grid("Stale experts", ("peer", "expert", "reason"), stale)]
+
+
+def _label_lists(status: Document) -> list[Block]:
+    named = {"Uncovered labels": status["uncovered"], "Withdrawn labels": status["withdrawn"]}
+    return [f"{title}: {', '.join(labels)}" for title, labels in named.items() if labels]
+
+
+def _receipts(title: str, entries: Sequence[Document]) -> list[Block]:
+    rows = [
+        (
+            entry["name"],
+            "everywhere" if entry["binding"] else "here only",
+            str(entry["votes"]),
+            ", ".join(entry["confirmed"]) or "-",
+            ", ".join(entry["waiting"]) or "-",
+        )
+        for entry in entries
+    ]
+    return _grid(title, ("of", "binds", "votes", "confirmed by", "waiting for"), rows)
+
+
+def _traffic(counts: Mapping[str, Mapping[str, int]]) -> list[Block]:
+    sent, received = counts["sent"], counts["received"]
+    kinds = dict.fromkeys([*sent, *received])
+    rows = [(kind, units.size(sent.get(kind, 0)), units.size(received.get(kind, 0))) for kind in kinds]
+    return _grid("Traffic", ("what", "sent", "received"), rows)
+
+
+def _seconds(seconds: Mapping[str, float]) -> list[Block]:
+    spent = ", ".join(f"{phase} {units.duration(value)}" for phase, value in seconds.items())
+    return [f"Time spent: {spent}"] if spent else []
+
+
+def _grid(title: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[Block]:
+    return [Grid(title, tuple(columns), tuple(rows))] if rows else []

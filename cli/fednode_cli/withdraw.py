@@ -1,0 +1,24 @@
+"""`fednode withdraw LABEL`: takes an own label out of the federation."""
+
+from typing import Annotated
+
+import typer
+
+from fednode_cli.confirm import confirm
+from fednode_cli.connect import daemon
+from fednode_cli.options import AsJson, Yes
+from fednode_cli.output import note, report
+
+
+def withdraw(
+    label: Annotated[str, typer.Argument(help="The label whose generator is withdrawn.")],
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Withdraw the own generator of a label: all peers unlearn it."""
+    with daemon() as client:
+        client.status()  # nobody is asked to confirm what no daemon would do
+        confirm(label, f"This takes the own generator of {label} out of the federation, and all peers unlearn it.", yes)
+        document = client.withdraw(label)
+    report(document, [f"The generator of {document['label']} ({document['digest'][:8]}) is withdrawn."], as_json)
+    note("`fednode status` shows which peers have confirmed.")

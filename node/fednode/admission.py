@@ -1,0 +1,99 @@
+"""Admission: what a received statement must be before it is kept. Pure; the book decides what it changes.
+
+Rule 1: every statement is of our contract, and its issuer is among those who signed it.
+Rule 2: a catalogue comes with every manifest it lists, or they are known; each is of the same issuer, within our labels and
+        of our image shape.
+Rule 3: a catalogue may be at most SKEW_SECONDS ahead of our clock. A revocation is never refused because of a clock.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+
+from fednode.catalogue import SKEW_SECONDS, Catalogue
+from fednode.contract import Contract
+from fednode.errors import PeerError
+from fednode.manifest import Manifest
+from fednode.statement import Statement
+from fednode_crypto.identity import PeerId
+
+S = TypeVar("S", bound=Statement)
+S_co = TypeVar("S_co", bound=Statement, covariant=True)
+
+_YEAR_9999 = 253_402_300_799  # the last second that datetime can tell
+
+
+@dataclass(frozen=True)
+class Signed(Generic[S_co]):
+    """A verified statement, the envelope that proves it, and whose valid signatures that has."""
+
+    statement: S_co
+    envelope: bytes
+    signers: frozenset[PeerId]
+
+
+def open_signed(kind: type[S], envelope: bytes) -> Signed[S]:
+    """The verified statement in an envelope. Raises PeerError `bad-statement`."""
+    statement, signers = kind.read(envelope)
+    return Signed(statement, envelope, frozenset(signers))
+
+
+def check_contract(statement: Statement, contract: Contract) -> None:
+    """Raise PeerError `other-contract` if the statement belongs to another federation, or to another version of ours."""
+    if statement.contract != contract.id:
+        raise PeerError(
+            "other-contract",
+            f"A {statement.KIND} is of the contract {statement.contract[:16]}, and ours is {contract.id[:16]}.",
+            "Federation name, labels in order, image shape and quorum must be equal in every peers.yaml.",
+        )
+
+
+def check_signer(signed: Signed[Statement], issuer: PeerId) -> None:
+    """Raise PeerError `not-signed` if the issuer is not among the signers."""
+    if issuer not in signed.signers:
+        raise PeerError("not-signed", f"A {signed.statement.KIND} in the name of {issuer} is not signed by it.")
+
+
+def check_clock(catalogue: Catalogue, now: float) -> None:
+    """Raise PeerError `clock` if the catalogue was made in our future."""
+    if catalogue.created > now + SKEW_SECONDS:
+        raise PeerError(
+            "clock",
+            f"The clock of {catalogue.issuer} was at {_utc(catalogue.created)} when ours is at {_utc(now)}.",
+            "One of the two clocks is wrong.",
+        )
+
+
+def admit_manifests(
+    catalogue: Catalogue, attached: Iterable[bytes], known: Mapping[str, Signed[Manifest]], contract: Contract
+) -> list[Signed[Manifest]]:
+    """The manifests to keep with a catalogue: those attached that are not known yet.
+
+    Raises PeerError `bad-statement`, `other-contract`, `not-signed`, `bad-manifest`, and `incomplete` if a listed manifest is
+    neither attached nor known.
+    """
+    found = {signed.statement.digest: signed for signed in (open_signed(Manifest, envelope) for envelope in attached)}
+    if unlisted := found.keys() - set(catalogue.manifests):
+        raise PeerError("bad-manifest", f"The manifest {min(unlisted)[:12]} is not in the catalogue it came with.")
+    if lacking := set(catalogue.manifests) - found.keys() - known.keys():
+        raise PeerError("incomplete", f"A catalogue came without its manifest {min(lacking)[:12]}.")
+    for digest in catalogue.manifests:
+        _check_manifest(found.get(digest) or known[digest], catalogue.issuer, contract)
+    return [signed for digest, signed in found.items() if digest not in known]
+
+
+def _check_manifest(signed: Signed[Manifest], issuer: PeerId, contract: Contract) -> None:
+    manifest = signed.statement
+    check_contract(manifest, contract)
+    if manifest.issuer != issuer:
+        raise PeerError("bad-manifest", f"A catalogue of {issuer} lists a manifest of {manifest.issuer}.")
+    check_signer(signed, issuer)
+    if foreign := set(manifest.names()) - set(contract.labels):
+        raise PeerError("bad-manifest", f"A manifest of {issuer} names {min(foreign)!r}, which is not in our contract.")
+    if manifest.architecture.image != contract.image:
+        raise PeerError("bad-manifest", f"A manifest of {issuer} is for images of another shape than our contract's.")
+
+
+def _utc(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(min(seconds, _YEAR_9999), UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,107 @@
+"""The parts of a running node, and what can be seen of them at one moment as the plain values that plan() takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from fednode import inventory
+from fednode.book import Book
+from fednode.config import Home, Settings
+from fednode.contract import Contract
+from fednode.inventory import Held, Inventory, Word
+from fednode.ledger import Ledger
+from fednode.peersfile import Peers
+from fednode.plan import Finished, Own, OwnLabel, State
+from fednode.recipe import Recipes
+from fednode.records import JobRecord
+from fednode.store import Store
+from fednode_crypto.identity import Identity, PeerId
+
+
+@dataclass
+class Core:
+    """What every part of the daemon shares. `scanned` is what the own images are, None until a scan has said so."""
+
+    home: Home
+    settings: Settings
+    identity: Identity
+    peers: Peers
+    recipes: Recipes
+    ledger: Ledger
+    store: Store
+    book: Book
+    scanned: tuple[OwnLabel, ...] | None = None
+
+    @property
+    def me(self) -> PeerId:
+        """Our own peer id."""
+        return self.identity.peer_id
+
+    @property
+    def contract(self) -> Contract:
+        """What all nodes of the federation have agreed on."""
+        return self.peers.contract
+
+    @property
+    def left(self) -> bool:
+        """Whether we revoked ourselves, or were revoked by a quorum."""
+        return self.me in self.book.tombstones
+
+    def name_of(self, peer: PeerId) -> str:
+        """The name that peers.yaml gives a peer; ours from the settings; else the id itself."""
+        names = {listed.id: listed.name for listed in self.peers.peers} | {self.me: self.settings.name}
+        return names.get(peer, peer)
+
+
+def word(core: Core) -> Word:
+    """What the statements say to us; after we left, only our own count."""
+    said = core.book.word()
+    return replace(said, good=frozenset({core.me})) if core.left else said
+
+
+def held(core: Core) -> Held:
+    """What is on the disk; own weights need no check."""
+    files = core.store.files()
+    checks = core.ledger.checks()
+    good = {pair for pair, verdict in checks.items() if verdict.good}
+    own = {pair for pair in files if pair.issuer == core.me}
+    bad = frozenset(pair for pair, verdict in checks.items() if not verdict.good)
+    return Held(files, frozenset(good | own), bad)
+
+
+def stock(core: Core) -> Inventory:
+    """The inventory at this moment."""
+    return inventory.take(word(core), held(core))
+
+
+def state(core: Core, waited: bool) -> State:
+    """All that plan() sees; `waited`: the gather deadline has passed."""
+    own = Own(
+        scan=core.scanned,
+        withdrawn=core.ledger.withdrawn(),
+        finished=finished({job.digest: job for job in core.ledger.jobs()}),
+        left=core.left,
+        unconfirmed=core.book.unconfirmed(),
+        unreported=core.ledger.unreported(),
+    )
+    said = word(core)
+    return State(
+        me=core.me,
+        contract=core.contract,
+        recipes=core.recipes,
+        own=own,
+        word=said,
+        held=held(core),
+        peers=said.good - {core.me},
+        waited=waited,
+    )
+
+
+def finished(jobs: Mapping[str, JobRecord]) -> dict[str, Finished]:
+    """The jobs that need not run again: those done, and those that can't succeed."""
+    done = {}
+    for digest, job in jobs.items():
+        if job.state == "done" and job.result is not None:
+            done[digest] = Finished(job.result["digest"], job.result.get("passed", True))
+        elif job.state == "failed":
+            done[digest] = Finished(None)
+    return done

@@ -1,0 +1,63 @@
+"""Keys and anchors as gRPC takes them.
+
+Rule 1: our leaf lives in memory and is minted anew daily; a connection made before keeps the one it was made with.
+Rule 2: gRPC asks for our certificates in a thread of its own and trusts everybody if that raises: so everything is made
+        beforehand, and it gets a finished object.
+Rule 3: TLS lets in whom we list, revoked or not; who may say what is decided behind it, for each call.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import grpc
+
+from fednode_crypto.certificate import leaf_issuer, make_anchor, mint_leaf
+from fednode_crypto.identity import Identity, PeerId
+
+
+class Trust:
+    """Our leaf and the anchors of the listed peers."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._leaf = mint_leaf(identity, datetime.now(UTC))
+        self._anchors: dict[PeerId, bytes] = {}
+        self._callers: dict[bytes, PeerId] = {}
+        # An empty set of anchors would mean the system's; nobody else has our key, and we do not list ourselves.
+        self._own_anchor = make_anchor(identity.peer_id)
+        self._current = self._configuration()
+
+    def set_peers(self, peers: Iterable[PeerId]) -> None:
+        """Whom TLS lets in from now on."""
+        self._anchors = {peer: self._anchors.get(peer) or make_anchor(peer) for peer in peers}
+        self._callers.clear()
+        self._current = self._configuration()
+
+    def renew(self) -> None:
+        """Mint a new leaf."""
+        self._leaf = mint_leaf(self._identity, datetime.now(UTC))
+        self._current = self._configuration()
+
+    def server_credentials(self) -> grpc.ServerCredentials:
+        """Credentials that follow `set_peers` and `renew`."""
+        return grpc.dynamic_ssl_server_credentials(self._current, lambda: self._current, True)
+
+    def channel_credentials(self, peer: PeerId) -> grpc.ChannelCredentials:
+        """Credentials with which only this peer is accepted as the one who answers."""
+        return grpc.ssl_channel_credentials(make_anchor(peer), self._leaf.key_pem, self._leaf.certificate_pem)
+
+    def caller(self, leaf_pem: bytes) -> PeerId | None:
+        """The listed peer whose key has signed a caller's leaf; no name in the leaf is looked at."""
+        if leaf_pem not in self._callers:
+            peer = leaf_issuer(leaf_pem, self._anchors)
+            if peer is None:
+                return None
+            if len(self._callers) >= 1024:
+                self._callers.clear()
+            self._callers[leaf_pem] = peer
+        return self._callers[leaf_pem]
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        pair = (self._leaf.key_pem, self._leaf.certificate_pem)
+        anchors = b"".join([self._own_anchor, *self._anchors.values()])
+        return grpc.ssl_server_certificate_configuration([pair], anchors)

@@ -1,0 +1,128 @@
+"""The ops that make things: scan, fit, audit, check and expert. Each takes a request and returns its result."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fednode.contract import Value
+from fednode.errors import FednodeError
+from fednode.learning import generator, weights
+from fednode.learning.dataset import LabelImages
+from fednode.learning.expert import expert_tensors
+from fednode.learning.expert import fit as fit_expert
+from fednode.learning.requests import Audit, Check, Expert, Fit, Scan, WithData
+from fednode.learning.seeds import seed_of
+from fednode.learning.session import Report, Session
+from fednode.learning.synthesis import Donor, samples
+from fednode.learning.training import Lesson, pools
+from fednode.recipe import GeneratorArchitecture
+from fednode_crypto import strict_json
+from fednode_crypto.digest import digest_json
+
+Result = dict[str, Any]
+
+
+class DataChangedError(FednodeError):
+    """The images are no longer those that a spec names."""
+
+
+def spec_seed(spec: Value, purpose: str) -> int:
+    """The seed of a job, which follows from its spec and from nothing else."""
+    return seed_of(digest_json("fednode/spec/v1", spec.model_dump(mode="json")), purpose)
+
+
+def scan(request: Scan, session: Session, report: Report) -> Result:
+    """Labels in the contract's order with counts and digests, and the images that were skipped; reads the data anew."""
+    session.forget_data()
+    data = session.data(request.data, request.image, request.labels)
+    found = [
+        {"label": own.label, "images": len(own.train), "holdout": len(own.holdout), "digest": own.digest}
+        for own in data.labels.values()
+    ]
+    return {"labels": found, "bad": [{"name": bad.name, "reason": bad.reason} for bad in data.bad]}
+
+
+def fit(request: Fit, session: Session, report: Report) -> Result:
+    """Fits the generator of the spec's label and writes its weights to `out`."""
+    spec = request.spec
+    own = images_of(request, session, spec.label, spec.images)
+    tensors = generator.fit(
+        torch.from_numpy(own.train),
+        spec.architecture,
+        spec.recipe,
+        spec_seed(spec, "fit"),
+        lambda done, total: report(f"fit {spec.label}", done, total),
+        session.device,
+    )
+    generator.save(Path(request.out), tensors)
+    return {"images": len(own.train)}
+
+
+def audit(request: Audit, session: Session, report: Report) -> Result:
+    """Draws the recipe's samples, compares them with own images, and writes the report to `out`."""
+    spec = request.spec
+    from fednode.learning import audit as audits
+
+    own = images_of(request, session, spec.label, spec.images)
+    report(f"audit {spec.label}", 0, 2)
+    donor = Donor(
+        spec.weights, spec.label, len(own.train), session.generator(request.weights, spec.weights, spec.architecture)
+    )
+    drawn = samples(donor, range(spec.recipe.samples), spec.recipe.sampler, session.numerics)
+    report(f"audit {spec.label}", 1, 2)
+    findings = audits.audit(drawn, torch.from_numpy(own.train), torch.from_numpy(own.holdout), spec.recipe)
+    Path(request.out).write_bytes(strict_json.dumps(findings))
+    return {"passed": findings["passed"], "reasons": findings["reasons"]}
+
+
+def check(request: Check, session: Session, report: Report) -> Result:
+    """Raises BadWeightsError unless the file is what its architecture says."""
+    if isinstance(request.architecture, GeneratorArchitecture):
+        expected = weights.generator_tensors(request.architecture)
+    else:
+        expected = expert_tensors(request.architecture)
+    weights.check_file(Path(request.weights), expected)
+    return {}
+
+
+def expert(request: Expert, session: Session, report: Report) -> Result:
+    """Draws what is missing, trains the expert of the spec and writes its weights to `out`."""
+    spec = request.spec
+    lesson = Lesson(spec.labels, _own_images(request, session), _donors(request, session), spec.recipe)
+    tensors = fit_expert(
+        pools(lesson, session, report),
+        spec.architecture,
+        spec.recipe,
+        spec_seed(spec, "expert"),
+        lambda done, total: report("train", done, total),
+        session.device,
+    )
+    weights.save(Path(request.out), tensors)
+    return {"images": lesson.counts}
+
+
+def images_of(request: WithData | Expert, session: Session, label: str, digest: str) -> LabelImages:
+    """The images of one label. Raises DataChangedError unless they are those of the digest."""
+    found = session.data(request.data, request.image, request.labels).labels if request.data else {}
+    own = found.get(label)
+    if own is None or own.digest != digest:
+        raise DataChangedError(f"The images of label {label!r} have changed since they were scanned.")
+    return own
+
+
+def _own_images(request: Expert, session: Session) -> dict[str, Tensor]:
+    return {
+        label: torch.from_numpy(images_of(request, session, label, digest).train) for label, digest in request.spec.own
+    }
+
+
+def _donors(request: Expert, session: Session) -> dict[str, list[Donor]]:
+    donors: dict[str, list[Donor]] = {}
+    for one in request.spec.inputs:
+        file, (label, count) = request.generators[one.weights], one.labels[0]
+        denoiser = session.generator(file.weights, one.weights, one.architecture)
+        derived = Path(file.derived) if file.derived else None
+        donors.setdefault(label, []).append(Donor(one.weights, label, count, denoiser, derived))
+    return donors

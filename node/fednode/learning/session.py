@@ -1,0 +1,77 @@
+"""What a worker keeps between requests: the device, its numerics, and models and images that it has read once."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from fednode.contract import ImageShape
+from fednode.learning import dataset, expert, generator
+from fednode.learning.dataset import Dataset, DataSettings, Evaluated
+from fednode.learning.denoiser import Denoiser
+from fednode.recipe import ExpertArchitecture, GeneratorArchitecture
+from fednode_crypto.strict_json import JSON
+
+Report = Callable[[str, int, int], None]
+
+KEPT_MODELS = 256
+KEPT_DATASETS = 2
+
+
+@dataclass(frozen=True)
+class Session:
+    """Loaders that remember; `generator(path, digest, architecture)`, `expert(...)`, `data(settings, image, labels)`."""
+
+    device: torch.device
+    numerics: dict[str, JSON]
+    generator: Callable[[str, str, GeneratorArchitecture], Denoiser]
+    expert: Callable[[str, str, ExpertArchitecture], nn.Module]
+    data: Callable[[DataSettings, ImageShape, Sequence[str]], Dataset]
+    test_data: Callable[[DataSettings, ImageShape, Sequence[str]], Evaluated]
+    forget_data: Callable[[], None]
+
+
+def make_deterministic(threads: int) -> None:
+    """One way to compute each thing: fixed threads, deterministic kernels, full float32 products."""
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True)
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.allow_tf32 = False
+
+
+def numerics_of(device: torch.device, threads: int) -> dict[str, JSON]:
+    """What decides which digests may be compared."""
+    kind = torch.cuda.get_device_name(device).replace(" ", "-") if device.type == "cuda" else "cpu"
+    return {
+        "device": kind,
+        "threads": threads,
+        "dtype": "float32",
+        "torch": torch.__version__.split("+")[0],
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def open_session(device_name: str, threads: int) -> Session:
+    """A session on `cpu`, `cuda[:n]`, or `auto`: an accelerator if there is one. Call after `make_deterministic`."""
+    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device_name == "auto" else device_name
+    device = torch.device("cuda:0" if chosen == "cuda" else chosen)
+
+    @lru_cache(KEPT_MODELS)
+    def load_generator(path: str, digest: str, architecture: GeneratorArchitecture) -> Denoiser:
+        return generator.load(Path(path), architecture, device)
+
+    @lru_cache(KEPT_MODELS)
+    def load_expert(path: str, digest: str, architecture: ExpertArchitecture) -> nn.Module:
+        return expert.load(Path(path), architecture, device)
+
+    load_data, load_test = lru_cache(KEPT_DATASETS)(dataset.load), lru_cache(KEPT_DATASETS)(dataset.load_test)
+
+    def forget() -> None:
+        load_data.cache_clear()
+        load_test.cache_clear()
+
+    return Session(device, numerics_of(device, threads), load_generator, load_expert, load_data, load_test, forget)

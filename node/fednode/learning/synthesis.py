@@ -1,0 +1,149 @@
+"""Synthesis: drawing the images that an expert lacks from the donors' generators.
+
+Rule 1: a sample follows from its generator's digest, its label and its index; each sample knows its donor.
+Rule 2: samples are kept beside the generator that drew them and go with it; kept or drawn, they are the same.
+Rule 3: donors of a label share by their image counts under a cap, and ties go to the smaller digest.
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from fednode.learning import sampler
+from fednode.learning.denoiser import Denoiser
+from fednode.learning.seeds import seed_of
+from fednode.recipe import SamplerRecipe, SynthesisRecipe
+from fednode_crypto.digest import digest_json
+from fednode_crypto.strict_json import JSON
+
+Numerics = Mapping[str, JSON]
+
+
+@dataclass(frozen=True)
+class Donor:
+    """A generator that gives images of one label: its weight digest, the images it learned from, and its network.
+
+    `derived` is the folder for what descends from this generator alone, or None where nothing is kept.
+    """
+
+    digest: str
+    label: str
+    count: int
+    denoiser: Denoiser
+    derived: Path | None = None
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """Samples uint8 (N, C, H, W), and for each the donor's digest and the sample's index."""
+
+    images: Tensor
+    origins: list[tuple[str, int]]
+
+
+def shares(counts: Sequence[int], total: int, cap_percent: int) -> list[int]:
+    """`total` shared among donors in proportion to `counts`, none above `cap_percent` of it while others can give more.
+
+    What a capped donor can't give goes to the others in proportion. With fewer donors than the cap allows for, the cap is an
+    equal share. Fractions go to the largest remainders, ties to the earlier donor.
+    """
+    cap = max(cap_percent / 100, 1 / len(counts)) * total
+    exact = [0.0] * len(counts)
+    free, left = list(range(len(counts))), float(total)
+    while free:
+        weight = sum(counts[i] for i in free)
+        over = [i for i in free if left * counts[i] / weight > cap + 1e-9]
+        for i in over or free:
+            exact[i] = cap if over else left * counts[i] / weight
+        left -= cap * len(over)
+        free = [i for i in free if i not in over] if over else []
+    floors = [int(value + 1e-9) for value in exact]
+    by_remainder = sorted(range(len(counts)), key=lambda i: (-round(exact[i] - floors[i], 9), i))
+    for i in by_remainder[: total - sum(floors)]:
+        floors[i] += 1
+    return floors
+
+
+def draw_label(donors: Sequence[Donor], pool: int, recipe: SynthesisRecipe, numerics: Numerics) -> Synthetic:
+    """The samples of one label for one pool (from 0), donor by donor in the order of their digests.
+
+    A donor's samples are numbered on from pool to pool, so that no pool repeats another. Donors with equal digests are one.
+    """
+    merged = _merge(donors)
+    amounts = shares([donor.count for donor in merged], recipe.samples_per_label, recipe.donor_cap_percent)
+    images: list[Tensor] = []
+    origins: list[tuple[str, int]] = []
+    for donor, amount in zip(merged, amounts, strict=True):
+        indices = range(pool * amount, (pool + 1) * amount)
+        if amount:
+            images.append(samples(donor, indices, recipe.sampler, numerics))
+        origins.extend((donor.digest, index) for index in indices)
+    return Synthetic(torch.cat(images), origins)
+
+
+def samples(donor: Donor, indices: range, recipe: SamplerRecipe, numerics: Numerics) -> Tensor:
+    """The donor's samples of `indices`, uint8 (N, C, H, W): those that are kept, else drawn and then kept."""
+    kept = None
+    if donor.derived:
+        kept = donor.derived / f"samples-{_key(donor, indices, recipe, numerics)}.safetensors"
+        if (found := _read(kept)) is not None:
+            return found
+    drawn = sampler.draw(donor.denoiser, indices, lambda i: seed_of(donor.digest, "sample", donor.label, i), recipe)
+    if kept:
+        _write(kept, drawn)
+    return drawn
+
+
+def _merge(donors: Sequence[Donor]) -> list[Donor]:
+    """One donor for each digest, in the order of the digests, with the counts of equals added up."""
+    merged: dict[str, Donor] = {}
+    for donor in sorted(donors, key=lambda one: one.digest):
+        before = merged.get(donor.digest)
+        count = donor.count + (before.count if before else 0)
+        merged[donor.digest] = Donor(donor.digest, donor.label, count, donor.denoiser, donor.derived)
+    return list(merged.values())
+
+
+def _key(donor: Donor, indices: range, recipe: SamplerRecipe, numerics: Numerics) -> str:
+    """Everything that a range of samples follows from; the numerics are in it, for another torch may draw other bits."""
+    return digest_json(
+        "fednode/samples/v1",
+        {
+            "generator": donor.digest,
+            "label": donor.label,
+            "sampler": recipe.digest,
+            "numerics": dict(numerics),
+            "range": [indices.start, indices.stop],
+        },
+    )
+
+
+def _read(path: Path) -> Tensor | None:
+    """The kept samples, or None where there are none or the file is damaged; it can be drawn again."""
+    try:
+        images: Tensor = load_file(path)["images"]
+    except (OSError, SafetensorError, KeyError):
+        return None
+    return images
+
+
+def _write(path: Path, images: Tensor) -> None:
+    """Whole or not at all, also when power fails: written aside, synced, then renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix="samples-", suffix=".tmp")
+    os.close(handle)
+    try:
+        save_file({"images": images.contiguous()}, aside)
+        with Path(aside).open("rb") as stream:
+            os.fsync(stream.fileno())
+        Path(aside).replace(path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,179 @@
+"""The verbs of the control service, as functions of a running daemon's parts: documents in, documents out."""
+
+import base64
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from fednode.answers import PRODUCTS, Answers
+from fednode.book import News
+from fednode.contract import label_name
+from fednode.control.service import Handler
+from fednode.core import Core
+from fednode.errors import NoAnswerError, RefusedError
+from fednode.revocation import quorum_size
+from fednode_crypto.errors import PeerIdError
+from fednode_crypto.identity import PeerId, parse_peer_id
+
+Document = dict[str, Any]
+
+
+class Running(Protocol):
+    """What the verbs need of the daemon."""
+
+    core: Core
+    answers: Answers
+
+    def broadcast(self, news: News) -> list[str]:
+        """Tell all connected peers at once; the names of those."""
+
+    def settle(self) -> None:
+        """Plan again, and do at once what needs no worker."""
+
+    def status(self) -> Document:
+        """The status document."""
+
+    async def reload(self) -> None:
+        """Read peers.yaml and the own images again."""
+
+    def stop(self) -> None:
+        """Begin to stop."""
+
+
+class Verbs:
+    """One coroutine for each verb of the control service."""
+
+    def __init__(self, daemon: Running) -> None:
+        self._daemon = daemon
+        self._core = daemon.core
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """The coroutines by the names of the RPCs."""
+        named: Mapping[str, Handler] = {
+            "Status": self.status,
+            "Predict": self.predict,
+            "Evaluate": self.evaluate,
+            "Samples": self.samples,
+            "Revoke": self.revoke,
+            "Restore": self.restore,
+            "Withdraw": self.withdraw,
+            "Leave": self.leave,
+            "Rescan": self.rescan,
+            "Stop": self.stop,
+        }
+        return named
+
+    async def status(self, request: Any) -> Document:
+        """What the node does, has and waits for."""
+        return self._daemon.status()
+
+    async def predict(self, request: Any) -> Document:
+        """Answers for the images of the request."""
+        product = request.product or "auto"
+        if product not in PRODUCTS:
+            raise NoAnswerError(f"There is no product {product!r}.", f"Choose one of {', '.join(PRODUCTS)}.")
+        images = [{"name": image.name, "data": base64.b64encode(image.data).decode()} for image in request.images]
+        return await self._daemon.answers.predict(images, product)
+
+    async def evaluate(self, request: Any) -> Document:
+        """Measures of every product on a data source."""
+        data = {"source": request.source, "labels": list(request.labels) or None, "skip_bad": request.skip_bad}
+        result = await self._daemon.answers.evaluate({"data": data, "confusion_png": request.confusion_png or None})
+        for expert in result["experts"]:
+            expert["peer"] = self._core.name_of(expert["issuer"])
+        return result
+
+    async def samples(self, request: Any) -> Document:
+        """A picture of what the generators draw, beside own images."""
+        settings = self._core.settings
+        data = None
+        if settings.data is not None:
+            labels = list(settings.labels) if settings.labels else None
+            data = {"source": settings.data, "labels": labels, "skip_bad": settings.skip_bad}
+        return await self._daemon.answers.samples(
+            {"data": data, "out": request.png, "per_label": request.per_label or 8}
+        )
+
+    async def revoke(self, request: Any) -> Document:
+        """Vote a peer out, and suspend it here at once."""
+        peer = self._peer(request.peer)
+        if peer == self._core.me:
+            raise RefusedError("A node does not revoke itself.", "Run `fednode leave` to leave the federation.")
+        self._announce(self._core.book.revoke(self._core.identity, peer, request.reason))
+        others = self._core.book.roster.members - self._core.book.tombstones - {peer}
+        return {
+            "subject": peer,
+            "name": self._core.name_of(peer),
+            "binding": peer in self._core.book.tombstones,
+            "votes": len(self._core.book.votes(peer)),
+            "needed": quorum_size(self._core.contract.quorum, len(others)),
+            "suspended": peer in self._core.book.suspended,
+        }
+
+    async def restore(self, request: Any) -> Document:
+        """Lift our own suspension or quarantine of a peer."""
+        peer = self._peer(request.peer)
+        self._core.book.restore(peer)
+        self._daemon.settle()
+        return {
+            "subject": peer,
+            "name": self._core.name_of(peer),
+            "standing": str(self._core.book.standing(peer)),
+            "vote_stands": self._core.me in self._core.book.votes(peer),
+        }
+
+    async def withdraw(self, request: Any) -> Document:
+        """Take an own label out of the federation."""
+        label = label_name(request.label)
+        own = {found.label for found in self._core.scanned or ()}
+        if label in self._core.ledger.withdrawn():
+            raise RefusedError(f"The label {label!r} is withdrawn already.")
+        if label not in own:
+            raise RefusedError(f"This node has no label {label!r}.", f"It has {', '.join(sorted(own)) or 'none'}.")
+        gone = self._own_digest(label)
+        self._core.ledger.withdraw(label)
+        self._daemon.settle()
+        return {"label": label, "digest": gone}
+
+    async def leave(self, request: Any) -> Document:
+        """Revoke ourselves: the federation unlearns us."""
+        if self._core.left:
+            raise RefusedError("This node has left the federation already.")
+        signed_at = time.time()
+        reason = request.reason or "leaves"
+        news = self._core.book.revoke(self._core.identity, self._core.me, reason)
+        return {"signed_at": signed_at, "told": self._announce(news)}
+
+    async def rescan(self, request: Any) -> Document:
+        """Read the own images and peers.yaml again."""
+        await self._daemon.reload()
+        return {"rescanning": True}
+
+    async def stop(self, request: Any) -> Document:
+        """Begin to stop."""
+        self._daemon.stop()
+        return {"stopping": True}
+
+    def _announce(self, news: News) -> list[str]:
+        told = self._daemon.broadcast(news)
+        self._daemon.settle()
+        return told
+
+    def _own_digest(self, label: str) -> str | None:
+        offered = self._core.book.word().offers()
+        mine = (
+            pair.digest
+            for pair, manifest in offered.items()
+            if pair.issuer == self._core.me and manifest.names() == (label,)
+        )
+        return next(mine, None)
+
+    def _peer(self, text: str) -> PeerId:
+        by_name = {peer.name: peer.id for peer in self._core.peers.peers}
+        if text in by_name:
+            return by_name[text]
+        try:
+            return parse_peer_id(text)
+        except PeerIdError:
+            known = ", ".join(sorted(by_name)) or "nobody"
+            raise RefusedError(f"No peer {text!r} is listed here.", f"Listed are {known}.") from None

@@ -1,0 +1,389 @@
+"""Federations of real node processes for tests: homes, keys, peers.yaml and data are made, daemons are started and ended.
+
+Rule 1: whatever happens, no process is left, and no daemon has written a traceback.
+Rule 2: a test waits for what a node says of itself, never for a time.
+Rule 3: the data of a node follow from its name and labels alone, so that two federations can have the same.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from fednode.config import Home
+from fednode.control.client import ControlClient
+from fednode.errors import NotRunningError
+from fednode_crypto.identity import Identity, PeerId
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = os.pathsep.join(str(ROOT / name) for name in ("node", "crypto", "cli", "protos"))
+STANDIN = shlex.join([sys.executable, "-S", "-E", str(ROOT / "tests" / "standin_worker.py")])
+LABELS = ("ant", "bee", "cat", "dog", "eel", "fox")
+IMAGES = 24
+DEADLINE_SECONDS = 60.0
+POLL_SECONDS = 0.05
+WINDOW = 64
+
+Document = dict[str, Any]
+_ports = iter(range(20_000 + os.getpid() % 800 * 12, 32_000))
+
+
+def free_port() -> int:
+    """A port that nobody listens on, below those that the system gives to outgoing connections."""
+    for port in _ports:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise AssertionError("no port is free")
+
+
+def write_peers(path: Path, contract: Document, peers: Iterable["Node"]) -> None:
+    """Write a peers.yaml."""
+    lines = [
+        "contract:",
+        f"  federation: {contract['federation']}",
+        f"  labels: {json.dumps(list(contract['labels']))}",
+        f"  image: {{size: {contract['size']}, channels: 1}}",
+        f"  quorum: {contract['quorum']}",
+        "peers:" if peers else "peers: []",
+    ]
+    for peer in peers:
+        lines += [f"  - name: {peer.name}", f"    id: {peer.id}", f"    address: 127.0.0.1:{peer.port}"]
+    path.write_text("\n".join(lines) + "\n")
+
+
+@dataclass
+class Node:
+    """One node: its home in `folder`, its own labels, and its daemon's process while there is one."""
+
+    name: str
+    folder: Path
+    labels: tuple[str, ...]
+    worker: str = STANDIN
+    port: int = field(default_factory=free_port)
+    identity: Identity = field(default_factory=Identity.generate)
+    process: subprocess.Popen[bytes] | None = None
+    _client: ControlClient | None = None
+
+    @property
+    def id(self) -> PeerId:
+        """The peer id."""
+        return self.identity.peer_id
+
+    @property
+    def home(self) -> Home:
+        """Where the node keeps its things."""
+        return Home(self.folder / "home", self.folder.parent / "run" / "fednode")
+
+    @property
+    def data(self) -> Path:
+        """The folder of own images, a subfolder for each label."""
+        return self.folder / "data"
+
+    @property
+    def strings(self) -> Path:
+        """The folder by which the stand-in worker is steered."""
+        return self.folder / "strings"
+
+    @property
+    def log(self) -> Path:
+        """What the daemon wrote to stderr, of all its runs."""
+        return self.home.logs / "daemon.log"
+
+    def make(self) -> None:
+        """Make the home with its key, and the data."""
+        for folder in (self.home.root, self.home.logs, self.data, self.strings):
+            folder.mkdir(mode=0o700, parents=True)
+        self.identity.save(self.home.identity)
+        settings = f"name: {self.name}\ndevice: cpu\nthreads: 1\nlisten: 127.0.0.1:{self.port}\npeers: peers.yaml\n"
+        source = f"data: folder:{self.data}\n" if self.labels else ""
+        self.home.config.write_text(settings + source)
+        for label in self.labels:
+            (self.data / label).mkdir()
+            for number in range(IMAGES):
+                (self.data / label / f"{number}.png").write_text(f"{self.name} {label} {number}")
+
+    def environment(self, failpoint: str = "", **variables: object) -> dict[str, str]:
+        """The variables for the daemon and for the command line."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("FEDNODE_")}
+        own = {
+            "PYTHONPATH": SOURCES,
+            "FEDNODE_HOME": str(self.home.root),
+            "XDG_RUNTIME_DIR": str(self.folder.parent / "run"),
+            "STANDIN_DIR": str(self.strings),
+        }
+        if self.worker:
+            own["FEDNODE_WORKER"] = self.worker
+        if failpoint:
+            own["FEDNODE_FAILPOINT"] = failpoint
+        return kept | own | {name: str(value) for name, value in variables.items()}
+
+    def start(self, *flags: str, failpoint: str = "", **variables: object) -> None:
+        """Start the daemon; does not wait. `variables` are FEDNODE_* ones and others."""
+        assert self.process is None or self.process.poll() is not None, f"{self.name} runs already"
+        self._hang_up()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "fednode_cli", "start", *flags],
+                env=self.environment(failpoint, **variables),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def run(self, *arguments: str, timeout: float = DEADLINE_SECONDS) -> subprocess.CompletedProcess[str]:
+        """Run a verb of the command line to its end."""
+        command = [sys.executable, "-m", "fednode_cli", *arguments]
+        return subprocess.run(
+            command, env=self.environment(), capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    def wait(self) -> int:
+        """Wait for the end of the daemon, which someone else has caused; its exit code."""
+        assert self.process is not None
+        try:
+            return self.process.wait(DEADLINE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} does not end.\n{self.tail()}") from None
+
+    def stop(self) -> int:
+        """End the daemon with SIGTERM; its exit code."""
+        return self.end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the daemon as a power cut would."""
+        self.end(signal.SIGKILL)
+
+    def end(self, number: signal.Signals) -> int:
+        """Send a signal that ends the daemon, and wait; its exit code."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        code = self.wait()
+        self._hang_up()
+        return code
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a daemon."""
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def client(self) -> ControlClient:
+        """The control client of the running daemon. Raises NotRunningError while it does not answer."""
+        if self._client is None:
+            with socket.socket(socket.AF_UNIX) as probe:
+                if probe.connect_ex(str(self.home.control_socket)) != 0:
+                    raise NotRunningError(f"{self.name} does not answer yet.")
+            self._client = ControlClient(self.home.control_socket)
+        return self._client
+
+    def status(self) -> Document:
+        """What the daemon says of itself."""
+        return self.client.status()
+
+    def product(self) -> dict[str, str]:
+        """Peer name -> weight digest of the experts that answer now."""
+        return {expert["peer"]: expert["digest"] for expert in self.status()["product"]["experts"]}
+
+    def stale(self) -> dict[str, str]:
+        """Peer name -> why its expert does not answer."""
+        return {expert["peer"]: expert["reason"] for expert in self.status()["product"]["stale"]}
+
+    def gamma(self) -> dict[str, dict[str, str]]:
+        """Peer name -> label -> weight digest of the live generator."""
+        table: dict[str, dict[str, str]] = self.status()["gamma"]
+        return table
+
+    def peer(self, name: str) -> Document:
+        """What the status says of a peer."""
+        found: Document = next(peer for peer in self.status()["peers"] if peer["name"] == name)
+        return found
+
+    def predict(self, product: str = "auto", image: bytes = b"an image") -> Document:
+        """The answer for one image."""
+        return self.client.predict([("image.png", image)], product)
+
+    def pull(self, string: str, text: str = "") -> None:
+        """Steer the stand-in worker: see there."""
+        (self.strings / string).write_text(text)
+
+    def release(self, string: str) -> None:
+        """Take a steering file away."""
+        (self.strings / string).unlink()
+
+    def requests(self, op: str = "") -> list[Document]:
+        """What the stand-in workers were asked, oldest first."""
+        path = self.strings / "requests.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in map(json.loads, lines) if op in ("", line["op"])]
+
+    def weights(self, issuer: "Node", digest: str) -> Path:
+        """The file of weights in the store."""
+        return self.home.store / issuer.id / digest / "weights.safetensors"
+
+    def files_with(self, data: bytes) -> list[Path]:
+        """The files in the home that hold any of a row of 64-byte windows of `data`."""
+        windows = [data[at : at + WINDOW] for at in range(WINDOW, len(data) - WINDOW, 4 * WINDOW)]
+        assert len(windows) > 10, "there is nothing to look for"
+        files = [path for path in self.home.root.rglob("*") if path.is_file()]
+        return [path for path in files if any(window in path.read_bytes() for window in windows)]
+
+    def tail(self, lines: int = 25) -> str:
+        """The last lines of the daemon's log."""
+        text = self.log.read_text(errors="replace").splitlines()[-lines:] if self.log.exists() else []
+        return f"--- log of {self.name} ---\n" + "\n".join(text)
+
+    def _hang_up(self) -> None:
+        if self._client is not None:
+            self._client.__exit__(None, None, None)
+            self._client = None
+
+
+class Federation:
+    """Nodes that list each other: name -> own labels. A context, at whose end everything is gone."""
+
+    def __init__(
+        self,
+        labels_of: Mapping[str, Sequence[str]],
+        labels: Sequence[str] = LABELS,
+        quorum: int = 0,
+        size: int = 8,
+        worker: str = STANDIN,
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="fed-"))
+        (self.folder / "run").mkdir(mode=0o700)
+        self.contract: Document = {"federation": "test", "labels": labels, "size": size, "quorum": quorum}
+        self.nodes = {name: Node(name, self.folder / name, tuple(own), worker) for name, own in labels_of.items()}
+        for node in self.nodes.values():
+            node.make()
+            self.introduce(node)
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node in self.nodes.values():
+            if node.running:
+                node.kill()
+        end_processes_of(self.folder)
+        logs = {node.name: node.log.read_text(errors="replace") for node in self.nodes.values() if node.log.exists()}
+        shutil.rmtree(self.folder)
+        if error is None:
+            for name, text in logs.items():
+                assert "Traceback" not in text, f"{name} wrote a traceback:\n{text[text.index('Traceback') - 500 :][:4000]}"
+
+    def introduce(self, node: Node, peers: Iterable[str] | None = None) -> None:
+        """Write a node's peers.yaml: all others, or only `peers`."""
+        names = self.nodes.keys() - {node.name} if peers is None else set(peers)
+        write_peers(node.home.peers, self.contract, [self.nodes[name] for name in self.nodes if name in names])
+
+    def start(self, *names: str, **variables: object) -> None:
+        """Start some nodes, or all, and wait until they answer."""
+        nodes = [self.nodes[name] for name in names or self.nodes]
+        for node in nodes:
+            node.start(**variables)
+        self.until(lambda: all(node.status() for node in nodes), "the nodes answer")
+
+    def until(self, condition: Callable[[], object], what: str, deadline: float = DEADLINE_SECONDS) -> None:
+        """Wait until something is so. Raises AssertionError with all that the nodes say if it does not come."""
+        alive = [node for node in self.nodes.values() if node.running]
+        end = time.monotonic() + deadline
+        while not _holds(condition):
+            fallen = [node for node in alive if not node.running]
+            if fallen:
+                raise AssertionError(f"While waiting until {what}, {fallen[0].name} ended.\n{fallen[0].tail()}")
+            if time.monotonic() > end:
+                raise AssertionError(f"It did not come that {what}.\n{self.picture()}")
+            time.sleep(POLL_SECONDS)
+
+    def settle(self, *names: str) -> dict[str, str]:
+        """Wait until these nodes, or all, have built all there is to build and use each other's experts; those, by node."""
+        wanted = set(names or self.nodes)
+        self.until(
+            lambda: all(is_settled(self.nodes[name].status(), wanted) for name in wanted),
+            f"{', '.join(sorted(wanted))} have settled",
+        )
+        products = [self.nodes[name].product() for name in sorted(wanted)]
+        assert all(product == products[0] for product in products), products
+        return products[0]
+
+    def picture(self) -> str:
+        """What every node says, and the ends of the logs."""
+        return "\n".join(_said(node) for node in self.nodes.values())
+
+
+def is_settled(status: Document, experts: set[str]) -> bool:
+    """Whether a node waits for nothing, and the experts of just these nodes answer."""
+    answering = {expert["peer"] for expert in status["product"]["experts"]}
+    return status["phase"] == "ready" and not status["waiting"] and answering == experts
+
+
+def reference(labels_of: Mapping[str, Sequence[str]], **options: Any) -> dict[str, str]:
+    """The experts, by node, of a federation that never knew anybody else: fresh homes and keys, everything fitted anew."""
+    with Federation(labels_of, **options) as federation:
+        federation.start()
+        return federation.settle()
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def processes_of(folder: Path) -> list[int]:
+    """The processes whose environment names `folder`: daemons and workers of a federation."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            environment = path.read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(folder) + b"/" in environment and is_alive(int(path.parent.name)):
+            found.append(int(path.parent.name))
+    return found
+
+
+def end_processes_of(folder: Path) -> None:
+    """End what still runs."""
+    for pid in processes_of(folder):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def _holds(condition: Callable[[], object]) -> bool:
+    try:
+        return bool(condition())
+    except NotRunningError:
+        return False
+
+
+def _said(node: Node) -> str:
+    if not node.running:
+        return f"{node.name} does not run.\n{node.tail()}"
+    try:
+        status = json.dumps(node.status(), indent=1)
+    except NotRunningError:
+        status = "no answer"
+    return f"{node.name} says {status}\n{node.tail()}"

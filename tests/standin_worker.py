@@ -1,0 +1,311 @@
+"""A stand-in for `python -m fednode.worker` that learns nothing: weights are bytes that follow from the spec alone.
+
+    FEDNODE_WORKER="python -S tests/standin_worker.py"   STANDIN_DIR=FOLDER
+
+Rule 1: it speaks the worker's protocol, and equal specs give equal bytes, as of the real one.
+Rule 2: it touches what the real one touches: it reads every weight file that it is given, and writes into `derived`.
+Rule 3: tests steer it by files in STANDIN_DIR, where it also tells what it was asked (requests.jsonl).
+
+A steering file is named ACTION-OP or ACTION-OP-LABEL (`hold-expert`, `crash-fit-three`). While `hold` is there, the op waits;
+`crash`, `kill`, `memory` and `data` are used up by the op that they break; `bad` marks weights, which then fail the check;
+`fail` lets an audit fail. It imports the standard library alone and starts in a few hundredths of a second.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import queue
+import signal
+import struct
+import sys
+import threading
+import time
+from pathlib import Path
+
+FOLDER = Path(os.environ["STANDIN_DIR"])
+WEIGHT_BYTES = 6000
+BAD_MARK = b"these weights are bad"
+DIGITS_IMAGES = 40
+HOLDOUT_SHARE = 8
+POLL_SECONDS = 0.01
+OPS = {}
+
+
+class FailedError(Exception):
+    """The request fails with this code and sentence."""
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
+
+
+def op(function):
+    """An operation, by the name of its function."""
+    OPS[function.__name__] = function
+    return function
+
+
+def seed_of(value):
+    """A digest that follows from a JSON value alone."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).digest()
+
+
+def stream_of(seed, size):
+    """`size` bytes that follow from a seed; as 16-bit floats they are all finite and below 2."""
+    blocks = (hashlib.sha256(seed + struct.pack("<Q", at)).digest() for at in range(-(-size // 32)))
+    raw = bytearray(b"".join(blocks)[:size])
+    for high in range(1, size, 2):
+        raw[high] &= 0xBF
+    return bytes(raw)
+
+
+def weights_of(spec, bad=False):
+    """A safetensors file with one fp16 tensor. A folder's file `size` may ask for more bytes."""
+    size = int(told("size") or WEIGHT_BYTES)
+    mark = BAD_MARK + b"\0" * (len(BAD_MARK) % 2) if bad else b""
+    data = mark + stream_of(seed_of(spec), size - len(mark))
+    tensor = {"dtype": "F16", "shape": [size // 2], "data_offsets": [0, size]}
+    header = json.dumps({"w": tensor}).encode()
+    header += b" " * (-len(header) % 8)
+    return struct.pack("<Q", len(header)) + header + data
+
+
+def told(name):
+    """The text of a steering file; None if it is not there."""
+    try:
+        return (FOLDER / name).read_text()
+    except FileNotFoundError:
+        return None
+
+
+def names(action, request):
+    """The names that a steering file for this request may have."""
+    label = request.get("spec", {}).get("label")
+    return [f"{action}-{request['op']}"] + ([f"{action}-{request['op']}-{label}"] if label else [])
+
+
+def is_told(action, request):
+    """Whether a steering file asks for `action`."""
+    return any((FOLDER / name).exists() for name in names(action, request))
+
+
+def is_told_once(action, request):
+    """The same, and the file is used up."""
+    for name in names(action, request):
+        try:
+            (FOLDER / name).unlink()
+        except FileNotFoundError:
+            continue
+        return True
+    return False
+
+
+def steer(request, report):
+    """Wait, die or fail as the steering files say."""
+    total = 0
+    while is_told("hold", request):
+        total += 1
+        if total % 20 == 1:
+            report(f"held {request['op']}", 1, 2)
+        time.sleep(POLL_SECONDS)
+    if is_told_once("crash", request):
+        os._exit(3)
+    if is_told_once("kill", request):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if is_told_once("memory", request):
+        raise FailedError("memory", "There is not enough memory for this job.")
+    if is_told_once("data", request):
+        raise FailedError("data", "The images of this job can't be used.")
+
+
+def images_of(data, labels):
+    """Label -> contents of its images."""
+    kind, _, rest = data["source"].partition(":")
+    kept = [label for label in labels if data["labels"] is None or label in data["labels"]]
+    if kind == "digits":
+        return {label: [f"{rest or 0} {label} {n}".encode() for n in range(DIGITS_IMAGES)] for label in kept}
+    if not Path(rest).is_dir():
+        raise FailedError("data", f"The folder {rest} is not there.")
+    found = {label: [path.read_bytes() for path in sorted((Path(rest) / label).glob("*"))] for label in kept}
+    if data["labels"] and (empty := [label for label in kept if not found[label]]):
+        raise FailedError("data", f"There is no image of the label {empty[0]!r} in {rest}.")
+    return {label: images for label, images in found.items() if images}
+
+
+def digest_of(images):
+    """The digest of a label's images, in whatever order."""
+    return hashlib.sha256(b"".join(sorted(hashlib.sha256(image).digest() for image in images))).hexdigest()
+
+
+def check_images(request, label, digest):
+    """Fail unless the images of a label are those that the spec names."""
+    images = images_of(request["data"], request["labels"]).get(label, []) if request["data"] else []
+    if digest_of(images) != digest:
+        raise FailedError("data-changed", f"The images of label {label!r} have changed since they were scanned.")
+    return len(images) - len(images) // HOLDOUT_SHARE
+
+
+@op
+def scan(request):
+    found = images_of(request["data"], request["labels"])
+    counts = [(label, images, len(images) // HOLDOUT_SHARE) for label, images in found.items()]
+    rows = [
+        {"label": label, "images": len(images) - held, "holdout": held, "digest": digest_of(images)}
+        for label, images, held in counts
+    ]
+    return {"labels": rows, "bad": []}
+
+
+@op
+def fit(request):
+    spec = request["spec"]
+    count = check_images(request, spec["label"], spec["images"])
+    Path(request["out"]).write_bytes(weights_of(spec, is_told("bad", request)))
+    return {"images": count}
+
+
+@op
+def audit(request):
+    spec = request["spec"]
+    check_images(request, spec["label"], spec["images"])
+    Path(request["weights"]).read_bytes()
+    passed = not is_told("fail", request)
+    reasons = [] if passed else [f"The samples of {spec['label']} are too near to its images."]
+    Path(request["out"]).write_text(json.dumps({"passed": passed, "spec": seed_of(spec).hex()}))
+    return {"passed": passed, "reasons": reasons}
+
+
+@op
+def check(request):
+    if BAD_MARK in Path(request["weights"]).read_bytes():
+        raise FailedError("bad-weights", "The weights have a value that is not finite.")
+    return {}
+
+
+@op
+def expert(request):
+    spec = request["spec"]
+    counts = {label: check_images(request, label, digest) for label, digest in spec["own"]}
+    for one in spec["inputs"]:
+        files = request["generators"][one["weights"]]
+        weights = Path(files["weights"]).read_bytes()
+        (Path(files["derived"]) / "samples.bin").write_bytes(weights[len(weights) // 4 :])
+    Path(request["out"]).write_bytes(weights_of(spec))
+    return {"images": {"real": sum(counts.values()), "synthetic": 200 * len(spec["inputs"])}}
+
+
+def check_product(request):
+    """Every part of the product is there to be read."""
+    for part in (*request.get("experts", ()), *request["generators"]):
+        Path(part["weights"]).read_bytes()
+
+
+@op
+def predict(request):
+    check_product(request)
+    labels = request["labels"]
+    answers = []
+    for image in request["images"]:
+        data = base64.b64decode(image["data"])
+        if data.startswith(b"no image"):
+            answers.append({"name": image["name"], "error": "this is no image"})
+            continue
+        best = labels[hashlib.sha256(data).digest()[0] % len(labels)]
+        rest = 0.5 / len(labels)
+        probabilities = {label: rest + 0.5 * (label == best) for label in labels}
+        answers.append({"name": image["name"], "label": best, "probabilities": probabilities})
+    return {"answers": answers}
+
+
+METRICS = {"accuracy": 0.75, "macro_auroc": 0.9, "f1": 0.7, "ece": 0.05}
+
+
+@op
+def evaluate(request):
+    check_product(request)
+    labels = request["labels"]
+    found = images_of(request["data"], request["contract_labels"])
+    present = {"experts": request["experts"], "generative": request["generators"]}
+    products = [name for name, parts in present.items() if parts]
+    return {
+        "images": sum(len(images) for label, images in found.items() if label in labels),
+        "labels": labels,
+        "experts": [{"digest": one["digest"], **METRICS} for one in request["experts"]],
+        "products": dict.fromkeys(products, METRICS),
+        "confusion": dict.fromkeys(products, [[0] * len(labels)] * len(labels)),
+        "uncovered_images": sum(len(images) for label, images in found.items() if label not in labels),
+    }
+
+
+@op
+def samples(request):
+    check_product(request)
+    Path(request["out"]).write_bytes(b"\x89PNG\r\n\x1a\n")
+    return {"labels": [label for label in request["labels"] if label in images_of(request["data"], request["labels"])]}
+
+
+@op
+def baseline(request):
+    return {"images": DIGITS_IMAGES, "labels": request["labels"], **METRICS}
+
+
+class Session:
+    """The conversation on the real standard output."""
+
+    def __init__(self, role, stream):
+        self._role = role
+        self._stream = stream
+
+    def say(self, message):
+        self._stream.write(json.dumps(message).encode() + b"\n")
+        self._stream.flush()
+
+    def serve(self, request):
+        def report(phase, done, total):
+            pace = {"done": done, "total": total, "rate": 10.0, "eta": 0.1}
+            self.say({"id": request["id"], "event": "progress", "phase": phase, **pace})
+
+        self._note(request)
+        report(request["op"], 0, 2)
+        try:
+            steer(request, report)
+            result = OPS[request["op"]](request)
+        except FailedError as error:
+            message = {"event": "failed", "code": error.code, "message": str(error), "hint": ""}
+        except FileNotFoundError as error:
+            message = {"event": "failed", "code": "internal", "message": f"{error.filename} is missing.", "hint": ""}
+        else:
+            report(request["op"], 2, 2)
+            message = {"event": "done", "result": result}
+        self.say({"id": request["id"], **message})
+
+    def _note(self, request):
+        spec = request.get("spec", {})
+        line = {"pid": os.getpid(), "role": self._role, "op": request["op"], "label": spec.get("label")}
+        with (FOLDER / "requests.jsonl").open("a") as log:
+            log.write(json.dumps(line) + "\n")
+
+
+def read_requests(stream, requests):
+    """Hand on each line; the end of the stream ends the process, whatever it does."""
+    for line in stream:
+        requests.put(line)
+    os._exit(0)
+
+
+def main():
+    """Serve until standard input ends."""
+    role, options = sys.argv[1], dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    session = Session(role, sys.stdout.buffer)
+    requests = queue.Queue()
+    threading.Thread(target=read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
+    numerics = {"device": "cpu", "threads": int(options["--threads"]), "dtype": "float32", "torch": "stand-in"}
+    session.say({"event": "ready", "numerics": {**numerics, "deterministic": True}})
+    while True:
+        session.serve(json.loads(requests.get()))
+
+
+if __name__ == "__main__":
+    main()

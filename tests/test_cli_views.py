@@ -1,0 +1,179 @@
+"""How documents of the daemon look to a person: pure views, and the two forms in which they are printed."""
+
+import io
+import re
+import sys
+
+import pytest
+from cli_documents import status_document
+from rich.console import Console
+
+from fednode_cli import units
+from fednode_cli.output import Grid, clean, plain_lines, rich_view, show
+from fednode_cli.status_view import status_blocks
+
+NOW = 1_800_000_000
+
+
+def view(**changes: object) -> str:
+    return "\n".join(plain_lines(status_blocks(status_document(**changes), NOW)))
+
+
+def test_the_first_line_says_who_what_and_where() -> None:
+    first = view().splitlines()[0]
+    for word in ("clinic-a", "skin", "training", "127.0.0.1:7777", "fn1-aaaaaaaa"):
+        assert word in first
+
+
+def test_jobs_show_progress_rate_and_time_left() -> None:
+    jobs = [{"job": "fit 3", "phase": "fit", "done": 100, "total": 400, "rate": 31.24, "eta": 125.0}]
+    line = next(line for line in view(jobs=jobs).splitlines() if "fit 3" in line)
+    assert "25%" in line
+    assert "31.2/s" in line
+    assert "2 min 05 s" in line
+
+
+def test_a_job_without_a_known_total_has_no_bar_and_no_time_left() -> None:
+    jobs = [{"job": "scan", "phase": "scan", "done": 0, "total": 0, "rate": None, "eta": None}]
+    line = next(line for line in view(jobs=jobs).splitlines() if line.startswith("  scan"))
+    assert line.split() == ["scan", "scan"]
+
+
+def test_gamma_has_a_row_for_each_peer_and_a_column_for_each_label() -> None:
+    lines = view(gamma={"clinic-a": {"melanoma": "ab" * 32}, "clinic-b": {}}).splitlines()
+    start = lines.index("Generators (Γ):")
+    assert lines[start + 1].split() == ["peer", "melanoma", "nevus"]
+    assert lines[start + 2].split() == ["clinic-a", "abababab", "-"]
+    assert lines[start + 3].split() == ["clinic-b", "-", "-"]
+
+
+def test_gamma_of_many_labels_lists_them_by_name() -> None:
+    labels = [f"l{i}" for i in range(40)]
+    text = view(labels=labels, gamma={"clinic-a": dict.fromkeys(["l7", "l31"], "ab" * 32)})
+    assert "l31 l7" in text
+    assert "l12" not in text
+
+
+def test_a_missing_peer_is_named_with_the_reason_and_what_it_still_owes() -> None:
+    peer = {
+        "name": "clinic-b",
+        "id": "fn1-b",
+        "address": None,
+        "standing": "listed",
+        "connected": False,
+        "last_contact": NOW - 61,
+        "skew": -400.0,
+        "reason": "It refuses our key.",
+        "publishes": ["nevus"],
+        "missing": ["nevus"],
+    }
+    line = next(line for line in view(peers=[peer]).splitlines() if line.startswith("  clinic-b"))
+    for words in ("listed", "no", "1 min 01 s ago", "dials us", "It refuses our key.", "-400 s from ours"):
+        assert words in line
+
+
+@pytest.mark.parametrize(
+    ("product", "sentence"),
+    [
+        ("experts", "the experts of clinic-a (cdcdcdcd)"),
+        ("generative", "the generative product"),
+        ("none", "nothing can answer yet"),
+    ],
+)
+def test_the_view_says_which_product_answers(product: str, sentence: str) -> None:
+    experts = [{"peer": "clinic-a", "digest": "cd" * 32}]
+    assert sentence in view(product={"default": product, "experts": experts, "stale": []})
+
+
+def test_stale_experts_carry_their_reason() -> None:
+    stale = [{"peer": "clinic-b", "digest": "ef" * 32, "reason": "It lacks the generator of clinic-c."}]
+    text = view(product={"default": "none", "experts": [], "stale": stale})
+    assert "It lacks the generator of clinic-c." in text
+
+
+def test_receipts_name_who_has_confirmed_and_who_has_not() -> None:
+    entry = {
+        "subject": "fn1-c",
+        "name": "clinic-c",
+        "binding": True,
+        "votes": 2,
+        "confirmed": ["clinic-a"],
+        "waiting": ["clinic-b"],
+    }
+    line = next(line for line in view(revocations=[entry]).splitlines() if line.startswith("  clinic-c"))
+    assert line.split() == ["clinic-c", "everywhere", "2", "clinic-a", "clinic-b"]
+
+
+def test_uncovered_labels_failed_jobs_waits_and_the_last_error_are_said() -> None:
+    text = view(
+        uncovered=["nevus"],
+        waiting=["The expert waits for clinic-b."],
+        failed=[{"job": "expert", "code": "memory", "reason": "Out of memory.", "retry_in": 30}],
+        last_error="The disk is full.",
+    )
+    for words in ("Uncovered labels: nevus", "Waits: The expert waits", "Out of memory.", "Last error: The disk"):
+        assert words in text
+
+
+def test_a_node_without_data_says_so() -> None:
+    assert "Own data: none" in view(data=None)
+
+
+def test_images_that_were_left_out_are_named() -> None:
+    data = {"source": "folder:/d", "labels": [], "bad": [{"name": "x.png", "reason": "It is truncated."}]}
+    assert "x.png  It is truncated." in view(data=data)
+
+
+def test_a_pipe_gets_no_escape_and_no_frame(capsys: pytest.CaptureFixture[str]) -> None:
+    show(status_blocks(status_document(), NOW))
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "─" not in out
+
+
+def test_text_of_others_cannot_steer_the_terminal() -> None:
+    hostile = "\x1b[2J[red]gone[/red]\nfednode: all is well"
+    assert "\x1b" not in clean(hostile)
+    assert "\n" not in clean(hostile)
+    screen = io.StringIO()
+    Console(file=screen, force_terminal=True, width=120).print(rich_view([hostile, Grid("t", ("c",), ((hostile,),))]))
+    assert "\x1b[2J" not in screen.getvalue()
+    assert screen.getvalue().count("[red]gone[/red]") == 2
+
+
+def test_a_terminal_without_colour_shows_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("NO_COLOR", "1")
+    show(status_blocks(status_document(), NOW))
+    assert not re.search(r"\x1b\[(\d+;)*([349]\d|10\d)", terminal.getvalue())
+    assert "─" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 * 2**20, "3.0 MiB"), (2**50, "1024.0 TiB")]
+)
+def test_sizes_have_binary_units(count: int, text: str) -> None:
+    assert units.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, ""),
+        (4.84, "4.8 s"),
+        (60, "1 min 00 s"),
+        (59.96, "1 min 00 s"),
+        (3599.9, "1 h 00 min"),
+        (12000, "3 h 20 min"),
+    ],
+)
+def test_durations_never_show_sixty_of_a_unit(seconds: float | None, text: str) -> None:
+    assert units.duration(seconds) == text
+
+
+@pytest.mark.parametrize(("done", "total", "text"), [(0, 0, ""), (-1, 4, "  0%"), (9, 4, "100%")])
+def test_a_bar_stays_within_its_ends(done: float, total: float, text: str) -> None:
+    assert units.bar(done, total).endswith(text)
+    assert len(units.bar(done, total)) in (0, units.BAR_WIDTH + 5)

@@ -26,6 +26,7 @@ def status_document(**changes: object) -> dict[str, Any]:
         "failed": [],
         "revocations": [],
         "withdrawals": [],
+        "erased": {},
         "bytes": {"sent": {"generator": 2048}, "received": {}},
         "seconds": {"fit": 12.5},
         "last_error": None,

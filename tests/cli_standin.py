@@ -42,7 +42,7 @@ async def _serve(home: Any, settings: Any) -> None:
     async def rescan(_request: Any) -> Mapping[str, Any]:
         (home.work / "rescanning").touch()
         await asyncio.sleep(60)
-        return {"labels": []}
+        return {"rescanning": True}
 
     async def stop(_request: Any) -> Mapping[str, Any]:
         stopped.set()

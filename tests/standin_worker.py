@@ -302,7 +302,7 @@ def main():
     requests = queue.Queue()
     threading.Thread(target=read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
     numerics = {"device": "cpu", "threads": int(options["--threads"]), "dtype": "float32", "torch": "stand-in"}
-    session.say({"event": "ready", "numerics": {**numerics, "deterministic": True}})
+    session.say({"event": "ready", "device": "cpu", "numerics": {**numerics, "deterministic": True}})
     while True:
         session.serve(json.loads(requests.get()))
 

@@ -336,10 +336,10 @@ def test_the_vote_of_a_peer_that_is_no_longer_listed_counts(tmp_path: Path) -> N
 
 
 def test_the_order_of_votes_and_leaves_does_not_matter(tmp_path: Path) -> None:
-    news = [vote(X, KEYS["b"]), vote(X, KEYS["c"]), vote(Y, KEYS["y"]), vote(Y, KEYS["b"])]
+    news = [vote(X, KEYS["b"]), vote(X, KEYS["c"]), vote(Y, KEYS["y"])]
     ends = set()
     for number, order in enumerate(permutations(news)):
-        book = Home(tmp_path / str(number), listed=(A, B, C, D, X, Y)).open()
+        book = Home(tmp_path / str(number), listed=(A, B, C, X, Y)).open()
         for item in order:
             book.accept(item)
         ends.add(book.tombstones)
@@ -557,13 +557,12 @@ def test_a_receipt_confirms_what_was_revoked_and_reports_what_was_erased(tmp_pat
 def test_what_is_too_much_for_one_receipt_stays_for_the_next(tmp_path: Path) -> None:
     peers = [identity(number).peer_id for number in range(100, 100 + MAX_REVOKED + 1)]
     home = Home(tmp_path, listed=tuple(peers))
-    book, ledger = home.open(), home.ledger()
-    pairs = {Pair(B, digest(str(number))) for number in range(MAX_ERASED + 1)}
+    ledger = home.ledger()
     with ledger.transaction("erasure"):
-        for pair in pairs:
-            ledger.record_erasure(pair, "generator")
-    for number in range(100, 100 + len(peers)):
-        book.accept(vote(identity(number).peer_id, identity(number)))
+        for number in range(MAX_ERASED + 1):
+            ledger.record_erasure(Pair(B, digest(str(number))), "generator")
+        ledger.add_tombstones(peers)
+    book = home.open()
     for left in (1, 0):
         book.confirm(KEYS["a"], book.unconfirmed(), ledger.unreported(), [])
         assert (len(book.unconfirmed()), len(ledger.unreported())) == (left, left)
@@ -582,12 +581,12 @@ def test_another_node_s_receipt_reports_nothing_of_ours(tmp_path: Path) -> None:
 
 
 def test_the_receipts_kept_of_a_peer_are_bounded_and_do_not_depend_on_their_order(tmp_path: Path) -> None:
-    news = [receipt(KEYS["b"], [C], NOW), *(receipt(KEYS["b"], created=NOW + number) for number in range(1, 4))]
+    news = [receipt(KEYS["b"], [C], NOW), *(receipt(KEYS["b"], created=NOW + number) for number in (1, 2))]
     for number, order in enumerate(permutations(news)):
         book = Home(tmp_path / str(number), limits=BookLimits(receipts=2)).open()
         for item in order:
             book.accept(item)
-        assert {(said.created, said.revoked) for said in book.receipts()} == {(NOW, (C,)), (NOW + 3, ())}
+        assert {(said.created, said.revoked) for said in book.receipts()} == {(NOW, (C,)), (NOW + 2, ())}
         assert not any(book.accept(item) for item in news)
 
 
@@ -625,26 +624,27 @@ def test_a_damaged_statement_in_the_ledger_is_one_sentence(tmp_path: Path) -> No
         home.open()
 
 
+def equivocate(book: Book) -> None:
+    with pytest.raises(PeerError):
+        book.accept(told(KEYS["y"]))
+        book.accept(told(KEYS["y"], publishes=("bee",)))
+        raise PeerError("known", "The evidence was known before.")
+
+
+EXPERT = expert(C, [generator(B).pair, generator(C).pair])
 STEPS: tuple[Callable[[Book], object], ...] = (
     lambda book: book.accept(told(KEYS["b"], [generator(B)])),
-    lambda book: book.accept(told(KEYS["c"], [generator(C), expert(C, [generator(B).pair, generator(C).pair])])),
+    lambda book: C in book.tombstones or book.accept(told(KEYS["c"], [generator(C), EXPERT])),
     lambda book: book.add_manifest(KEYS["a"], generator(A)),
     lambda book: book.word().catalogues.get(A) or book.publish(KEYS["a"], ["ant"], [generator(A).digest]),
     lambda book: book.suspend(D, "a reason"),
     lambda book: book.accept(vote(C, KEYS["c"])),
     lambda book: book.unconfirmed() and book.confirm(KEYS["a"], [C], [], []),
     lambda book: book.accept(receipt(KEYS["b"], [C])),
-    lambda book: equivocate(book),
+    equivocate,
     lambda book: D in book.suspended and book.restore(D),
     lambda book: book.revoke(KEYS["a"], X, "a reason"),
 )
-
-
-def equivocate(book: Book) -> None:
-    with pytest.raises(PeerError):
-        book.accept(told(KEYS["y"]))
-        book.accept(told(KEYS["y"], publishes=("bee",)))
-        raise PeerError("known", "The evidence was known before.")
 
 
 def live(home: Home) -> Book:
@@ -663,19 +663,25 @@ BOOK_FAILPOINTS = sorted(
 EVERYONE = (A, B, C, D, X, Y)
 
 
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
+    """What a book says after a life without crashes."""
+    return view(live(Home(tmp_path_factory.mktemp("reference"), listed=EVERYONE)))
+
+
 def test_every_failpoint_of_the_book_is_one_there_is() -> None:
     assert set(BOOK_FAILPOINTS) <= failpoints.NAMES
 
 
 @pytest.mark.parametrize("failpoint", BOOK_FAILPOINTS)
-def test_a_kill_anywhere_leaves_a_whole_view_and_the_rest_can_be_done_again(tmp_path: Path, failpoint: str) -> None:
-    reference = live(Home(tmp_path / "reference", listed=EVERYONE))
-    home = Home(tmp_path / "home", listed=EVERYONE)
+def test_a_kill_anywhere_leaves_a_whole_view_and_the_rest_can_be_done_again(
+    tmp_path: Path, reference: tuple[object, ...], failpoint: str
+) -> None:
+    home = Home(tmp_path, listed=EVERYONE)
     assert dies_at(failpoint, lambda: live(home))
-    assert home.open().word().offers().keys() <= {generator(peer).pair for peer in (A, B, C)} | {
-        expert(C, [generator(B).pair, generator(C).pair]).pair
-    }
-    assert view(live(home)) == view(home.open()) == view(reference)
+    whole = {manifest.pair for manifest in (generator(A), generator(B), generator(C), EXPERT)}
+    assert home.open().word().offers().keys() <= whole
+    assert view(live(home)) == view(home.open()) == reference
 
 
 @pytest.mark.parametrize("name", ["catalogue", "manifest", "quarantine", "receipt", "revocation", "standing"])

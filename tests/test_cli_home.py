@@ -10,6 +10,7 @@ import pytest
 
 from fednode.config import Home, Settings
 from fednode.errors import AddressError
+from fednode.exchange import hello
 from fednode.statement import Statement
 from fednode_cli import version
 from fednode_cli.main import run
@@ -242,6 +243,10 @@ def test_the_statements_version_is_the_one_that_is_signed() -> None:
         KIND = "sample"
 
     assert Sample.payload_type().endswith(f".v{version.STATEMENTS}+json")
+
+
+def test_the_protocol_version_is_the_highest_that_is_spoken() -> None:
+    assert max(hello.PROTOCOLS) == version.PROTOCOL
 
 
 @pytest.fixture

@@ -19,15 +19,15 @@ from fednode_cli.main import app, run
 
 SUBJECT = "fn1-" + "-".join(["bbbbbbbb"] * 7)
 REVOKED = {"subject": SUBJECT, "name": "clinic-b", "binding": True, "votes": 2, "needed": 2, "suspended": True}
-RESTORED = {"subject": SUBJECT, "name": "clinic-b", "standing": "listed"}
+RESTORED = {"subject": SUBJECT, "name": "clinic-b", "standing": "listed", "vote_stands": True}
 EVALUATION: dict[str, Any] = {
     "images": 450,
     "labels": ["melanoma", "nevus"],
     "experts": [{"peer": "clinic-a", "digest": "ab" * 32, "accuracy": 0.9, "macro_auroc": None, "f1": 0.8, "ece": 0.1}],
-    "products": {"experts": {"accuracy": 0.97531, "macro_auroc": 0.99, "f1": 0.9, "ece": 0.0}, "generative": None},
+    "products": {"experts": {"accuracy": 0.97531, "macro_auroc": 0.99, "f1": 0.9, "ece": 0.0}},
     "default": "experts",
     "confusion": {"experts": [[1, 0], [0, 1]]},
-    "confusion_png": "",
+    "uncovered_images": 0,
 }
 
 
@@ -124,7 +124,7 @@ def test_help_lists_each_verb_with_a_whole_sentence(capsys: pytest.CaptureFixtur
         (["restore", "clinic-b"], {"restore": RESTORED}, ("restore", "clinic-b")),
         (["withdraw", "nevus", "--yes"], {"withdraw": {"label": "nevus", "digest": "ab" * 32}}, ("withdraw", "nevus")),
         (["leave", "--reason", "merger", "--yes"], {"leave": {"signed_at": 1_800_000_000, "told": []}}, ("leave", "merger")),
-        (["rescan"], {"rescan": {"labels": ["nevus"]}}, ("rescan",)),
+        (["rescan"], {"rescan": {"rescanning": True}}, ("rescan",)),
         (["evaluate", "--data", "digits"], {"evaluate": EVALUATION}, ("evaluate", "digits", (), "", False)),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -138,7 +138,8 @@ def test_json_is_the_daemons_document_and_nothing_else(
 ) -> None:
     daemon.documents |= answers
     assert run([*line, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == answers[line[0]]
+    extra = {"confusion_png": None} if line[0] == "evaluate" else {}
+    assert json.loads(capsys.readouterr().out) == answers[line[0]] | extra
     assert daemon.calls[-1] == question
 
 
@@ -325,6 +326,16 @@ def test_evaluate_shows_each_model_and_which_product_answers(
     assert len(lines) == 4
 
 
+def test_evaluate_counts_images_that_nobody_covers_and_names_the_picture(
+    daemon: Daemon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.documents["evaluate"] = {**EVALUATION, "uncovered_images": 45}
+    assert run(["evaluate", "--data", "digits", "--confusion", str(tmp_path / "c.png")]) == 0
+    out = capsys.readouterr().out
+    assert "Left out: 45 images" in out
+    assert f"Confusion matrices: {tmp_path}/c.png" in out
+
+
 @pytest.mark.parametrize(
     ("given", "sent"),
     [
@@ -375,10 +386,13 @@ def test_a_vote_that_does_not_bind_yet_says_what_holds_and_what_is_missing(
 def test_a_restored_peer_is_named_with_its_standing_and_the_vote_is_said_to_stand(
     daemon: Daemon, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    daemon.documents["restore"] = {**RESTORED, "vote_stands": False}
+    assert run(["restore", "clinic-b"]) == 0
+    assert not capsys.readouterr().err
     daemon.documents["restore"] = RESTORED
     assert run(["restore", "clinic-b"]) == 0
     out, err = capsys.readouterr()
-    assert out == "clinic-b is listed again.\n"
+    assert out == "clinic-b is listed.\n"
     assert "stands for ever" in err
 
 

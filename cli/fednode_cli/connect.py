@@ -12,8 +12,6 @@ from fednode_crypto.identity import Identity
 if TYPE_CHECKING:
     from fednode.control.client import ControlClient
 
-OWN_VARIABLES = ("FEDNODE_DEBUG",)  # for the command line alone
-
 
 def home() -> Home:
     """The home that the environment names."""
@@ -30,8 +28,7 @@ def identity() -> Identity:
 
 def settings(flags: Mapping[str, object]) -> Settings:
     """The home's settings, with the flags that were given. Raises ConfigError and AddressError."""
-    environ = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
-    return load_settings(home(), flags, environ)
+    return load_settings(home(), flags, os.environ)
 
 
 @contextmanager

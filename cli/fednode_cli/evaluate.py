@@ -30,27 +30,25 @@ def evaluate(
     picture = str(confusion) if confusion else ""
     with daemon() as client:
         document = client.evaluate(absolute_source(data), label_list(labels), picture, skip_bad)
-    report(document, _blocks(document), as_json)
+    report({**document, "confusion_png": picture or None}, _blocks(document, picture), as_json)
 
 
-def _blocks(document: Mapping[str, Any]) -> list[Block]:
-    labels = document["labels"]
+def _blocks(document: Mapping[str, Any], picture: str) -> list[Block]:
+    labels, left_out = document["labels"], document["uncovered_images"]
     blocks: list[Block] = [
         f"{document['images']} images of {len(labels)} labels: {', '.join(labels)}",
+        *([f"Left out: {left_out} images of labels that no peer covers"] if left_out else []),
         Grid("", ("model", "expert", "accuracy", "macro AUROC", "F1", "ECE", ""), tuple(_rows(document))),
     ]
-    if document["confusion_png"]:
-        blocks.append(f"Confusion matrices: {document['confusion_png']}")
-    return blocks
+    return [*blocks, f"Confusion matrices: {picture}"] if picture else blocks
 
 
 def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     for expert in document["experts"]:
         yield (f"expert of {expert['peer']}", expert["digest"][:8], *_measures(expert), "")
     for name, measures in document["products"].items():
-        if measures is not None:
-            used = "answers by default" if name == document["default"] else ""
-            yield (f"{name} product", "", *_measures(measures), used)
+        used = "answers by default" if name == document["default"] else ""
+        yield (f"{name} product", "", *_measures(measures), used)
 
 
 def _measures(measures: Mapping[str, float | None]) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from fednode_cli import (
     version,
     withdraw,
 )
+from fednode_cli.demo import verb as demo
 from fednode_cli.guard import exit_code_of, say_usage, unwritable_output
 from fednode_cli.output import prepare_streams, set_verbosity
 
@@ -86,6 +87,7 @@ app.command("restore")(restore.restore)
 app.command("withdraw")(withdraw.withdraw)
 app.command("leave")(leave.leave)
 app.command("rescan")(rescan.rescan)
+app.command("demo")(demo.demo)
 app.command("paths")(paths.paths)
 app.command("version")(version.version)
 

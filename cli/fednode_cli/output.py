@@ -140,13 +140,17 @@ def _plain_grid(grid: Grid) -> list[str]:
 
 
 def _rich_grid(grid: Grid) -> "Table":
-    from rich import box  # noqa: PLC0415 - not needed by --help
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415 - not needed by --help
     from rich.text import Text  # noqa: PLC0415
 
-    frame = box.SIMPLE_HEAD if grid.columns else None
-    title = Text(grid.title, style="bold") if grid.title else None
-    table = Table(box=frame, show_header=bool(grid.columns), title=title, title_justify="left")
+    table = Table(
+        title=Text(grid.title, style="bold") if grid.title else None,
+        title_justify="left",
+        show_header=bool(grid.columns),
+        header_style="cyan",
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
     for column in grid.columns or grid.rows[0]:
         table.add_column(column if grid.columns else "", overflow="fold")
     for row in grid.rows:

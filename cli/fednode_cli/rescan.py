@@ -2,7 +2,7 @@
 
 from fednode_cli.connect import daemon
 from fednode_cli.options import AsJson
-from fednode_cli.output import report
+from fednode_cli.output import note, report
 
 
 def rescan(as_json: AsJson = False) -> None:
@@ -12,5 +12,5 @@ def rescan(as_json: AsJson = False) -> None:
     """
     with daemon() as client:
         document = client.rescan()
-    labels = document["labels"]
-    report(document, [f"Own labels: {', '.join(labels)}." if labels else "There are no own images."], as_json)
+    report(document, ["The daemon reads the own images and peers.yaml again."], as_json)
+    note("`fednode status` shows what it finds.")

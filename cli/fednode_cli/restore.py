@@ -19,5 +19,6 @@ def restore(
     """
     with daemon() as client:
         document = client.restore(peer)
-    report(document, [f"{document['name']} is {document['standing']} again."], as_json)
-    note("If this node voted to revoke it, that vote stands for ever.")
+    report(document, [f"{document['name']} is {document['standing']}."], as_json)
+    if document["vote_stands"]:
+        note("This node's vote to revoke it stands for ever.")

@@ -8,23 +8,23 @@ from fednode_cli.output import Block, Grid
 
 Document = Mapping[str, Any]
 
-WIDE = 12  # with more labels than this, Γ lists labels instead of having a column for each
+NARROW, WIDE = 4, 12  # with more labels than these, Γ shows fewer digits; then it lists the labels
 
 
 def status_blocks(status: Document, now: float) -> list[Block]:
     """All parts of the view, in the order in which a person asks; `now` is unix time in seconds."""
     parts: list[Iterable[Block]] = [
         [_headline(status)],
-        [f"Waits: {sentence}" for sentence in status["waiting"]],
+        [f"Waits for {what}" for what in status["waiting"]],
         _jobs(status["jobs"]),
         _failed(status["failed"]),
         _data(status["data"]),
         _gamma(status["gamma"], status["labels"]),
         _peers(status["peers"], now),
         _product(status["product"]),
-        _label_lists(status),
-        _receipts("Revocations", status["revocations"]),
-        _receipts("Withdrawals", status["withdrawals"]),
+        _lists(status),
+        _revocations(status["revocations"]),
+        _withdrawals(status["withdrawals"]),
         _traffic(status["bytes"]),
         _seconds(status["seconds"]),
         [_workers(status["workers"])],
@@ -79,7 +79,8 @@ def _gamma(gamma: Mapping[str, Mapping[str, str]], labels: Sequence[str]) -> lis
     if len(labels) > WIDE:
         rows = [(peer, str(len(row)), " ".join(sorted(row))) for peer, row in gamma.items()]
         return _grid(title, ("peer", "count", "labels"), rows)
-    cells = [(peer, *(row.get(label, "")[:8] or "-" for label in labels)) for peer, row in gamma.items()]
+    digits = 8 if len(labels) <= NARROW else 4
+    cells = [(peer, *(row.get(label, "")[:digits] or "-" for label in labels)) for peer, row in gamma.items()]
     return _grid(title, ("peer", *labels), cells)
 
 
@@ -88,17 +89,14 @@ def _peers(peers: Sequence[Document], now: float) -> list[Block]:
         (
             peer["name"],
             peer["standing"],
-            "yes" if peer["connected"] else "no",
-            _ago(peer["last_contact"], now),
+            "connected" if peer["connected"] else _ago(peer["last_contact"], now),
             peer["address"] or "dials us",
-            " ".join(peer["publishes"]) or "-",
             " ".join(peer["missing"]) or "-",
             _why(peer),
         )
         for peer in peers
     ]
-    columns = ("peer", "standing", "connected", "last contact", "address", "publishes", "missing", "reason")
-    return _grid("Peers", columns, rows)
+    return _grid("Peers", ("peer", "standing", "contact", "address", "missing", "reason"), rows)
 
 
 def _ago(moment: float | None, now: float) -> str:
@@ -122,23 +120,32 @@ def _product(product: Document) -> list[Block]:
     return [answers[product["default"]], *_grid("Stale experts", ("peer", "expert", "reason"), stale)]
 
 
-def _label_lists(status: Document) -> list[Block]:
-    named = {"Uncovered labels": status["uncovered"], "Withdrawn labels": status["withdrawn"]}
-    return [f"{title}: {', '.join(labels)}" for title, labels in named.items() if labels]
+def _lists(status: Document) -> list[Block]:
+    erased = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in status["erased"].items()]
+    named = {"Uncovered labels": status["uncovered"], "Withdrawn labels": status["withdrawn"], "Erased here": erased}
+    return [f"{title}: {', '.join(items)}" for title, items in named.items() if items]
 
 
-def _receipts(title: str, entries: Sequence[Document]) -> list[Block]:
+def _revocations(entries: Sequence[Document]) -> list[Block]:
     rows = [
         (
             entry["name"],
             "everywhere" if entry["binding"] else "here only",
-            str(entry["votes"]),
-            ", ".join(entry["confirmed"]) or "-",
-            ", ".join(entry["waiting"]) or "-",
+            f"{entry['votes']} of {entry['needed']}",
+            *_receipts(entry),
         )
         for entry in entries
     ]
-    return _grid(title, ("of", "binds", "votes", "confirmed by", "waiting for"), rows)
+    return _grid("Revocations", ("of", "binds", "votes", "confirmed by", "waiting for"), rows)
+
+
+def _withdrawals(entries: Sequence[Document]) -> list[Block]:
+    rows = [(entry["digest"][:8], *_receipts(entry)) for entry in entries]
+    return _grid("Own generators taken back", ("generator", "confirmed by", "waiting for"), rows)
+
+
+def _receipts(entry: Document) -> tuple[str, str]:
+    return ", ".join(entry["confirmed"]) or "-", ", ".join(entry["waiting"]) or "-"
 
 
 def _traffic(counts: Mapping[str, Mapping[str, int]]) -> list[Block]:

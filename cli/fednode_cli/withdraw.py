@@ -20,5 +20,6 @@ def withdraw(
         client.status()  # nobody is asked to confirm what no daemon would do
         confirm(label, f"This takes the own generator of {label} out of the federation, and all peers unlearn it.", yes)
         document = client.withdraw(label)
-    report(document, [f"The generator of {document['label']} ({document['digest'][:8]}) is withdrawn."], as_json)
+    named = f" ({document['digest'][:8]})" if document["digest"] else ""
+    report(document, [f"The generator of {document['label']}{named} is withdrawn."], as_json)
     note("`fednode status` shows which peers have confirmed.")

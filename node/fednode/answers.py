@@ -106,6 +106,7 @@ class Answers:
             choose(stock, "auto")
             return Choice("both", stock.experts, stock.generators)
 
+        fields = {**fields, "contract_labels": list(self._contract.labels)}
         choice, result = await self._ask("evaluate", both, lambda choice: {**fields, **self._parts(choice)})
         issuers = {(pair.digest): pair.issuer for pair in sorted(choice.experts)}
         for expert in result["experts"]:
@@ -117,7 +118,7 @@ class Answers:
         _, result = await self._ask(
             "samples",
             lambda stock: choose(stock, "generative"),
-            lambda choice: {**fields, **self._parts(choice)},
+            lambda choice: {**fields, "labels": list(self._contract.labels), **self._drawing(choice)},
         )
         return result
 
@@ -141,9 +142,17 @@ class Answers:
     def _parts(self, choice: Choice) -> Document:
         return {
             "experts": [self._part(pair, manifest) for pair, manifest in sorted(choice.experts.items())],
-            "generators": [self._part(pair, manifest) for pair, manifest in sorted(choice.generators.items())],
             "labels": choice.labels(self._contract),
-            "contract_labels": list(self._contract.labels),
+            **self._drawing(choice),
+        }
+
+    def _drawing(self, choice: Choice) -> Document:
+        generators = [
+            {**self._part(pair, manifest), "labels": [[count.label, count.images] for count in manifest.labels]}
+            for pair, manifest in sorted(choice.generators.items())
+        ]
+        return {
+            "generators": generators,
             "image": self._contract.image.model_dump(mode="json"),
             "recipe": self._recipes.expert.model_dump(mode="json"),
         }
@@ -153,5 +162,4 @@ class Answers:
             "digest": pair.digest,
             "weights": str(self._store.path(pair)),
             "architecture": manifest.architecture.model_dump(mode="json"),
-            "labels": [[count.label, count.images] for count in manifest.labels],
         }

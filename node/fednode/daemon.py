@@ -254,15 +254,16 @@ class Daemon:
         for worker in (self._build, self._serve):
             if worker.holds(gone):
                 worker.end("it holds weights that are void")
-        offered = cores.word(self.core).offers()
         known = {manifest.pair: manifest for manifest in self.core.book.word().manifests.values()}
+        own = {pair for pair in pairs if pair.issuer == self.core.me}
+        given_up = {pair for pair in own & known.keys() if known[pair].kind == "generator"}  # though listed until we publish
+        offered = cores.word(self.core).offers().keys() - given_up
         with self.core.ledger.transaction("erase"):
-            for pair in pairs:
-                manifest = known.get(pair)
-                if manifest is not None and (pair not in offered or not frozenset(manifest.lineage) <= offered.keys()):
-                    self.core.ledger.record_erasure(pair, manifest.kind)
+            for pair in known.keys() & gone:
+                if not {pair, *known[pair].lineage} <= offered:
+                    self.core.ledger.record_erasure(pair, known[pair].kind)
             for job in self.core.ledger.jobs():
-                if (job.result or {}).get("digest") in {pair.digest for pair in pairs}:
+                if (job.result or {}).get("digest") in {pair.digest for pair in own}:
                     self.core.ledger.drop_job(job.digest)
         for pair in pairs:
             self.core.store.erase(pair)

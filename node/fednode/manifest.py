@@ -10,6 +10,7 @@ from fednode.recipe import Architecture
 from fednode.statement import MAX_INTEGER, Digest, PeerIdText, Reason, Statement
 
 MAX_WEIGHTS = 64 * 1024**3
+MAX_INPUTS = 1024
 
 Kind = Literal["generator", "classifier", "expert"]
 Decimal = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,18})?$")]
@@ -70,13 +71,14 @@ class Manifest(Statement):
     """
 
     KIND: ClassVar[str] = "manifest"
+    LIMIT: ClassVar[int] = 512 * 1024
 
     issuer: PeerIdText
     kind: Kind
     architecture: Architecture
     recipe: Digest
     labels: Annotated[tuple[LabelCount, ...], Field(min_length=1, max_length=MAX_LABELS)]
-    lineage: Annotated[tuple[Pair, ...], Field(max_length=256)]
+    lineage: Annotated[tuple[Pair, ...], Field(max_length=MAX_INPUTS)]
     weights: Weights
     numerics: Numerics
     audit: Audit | None

@@ -100,7 +100,7 @@ class AuditRecipe(Recipe):
 
     version: Literal[1] = 1
     minimum_images: Annotated[int, Field(ge=1, le=1_000_000)] = 20
-    samples: Annotated[int, Field(ge=1, le=100_000)] = 256
+    samples: Annotated[int, Field(ge=1, le=100_000)] = 250
     sampler: SamplerRecipe = SamplerRecipe()
     percentile: Annotated[int, Field(ge=1, le=50)] = 1
     alpha_ppm: Annotated[int, Field(ge=1, le=100_000)] = 1_000
@@ -117,10 +117,10 @@ class PresetSettings(Value):
 
 PRESETS: dict[Preset, PresetSettings] = {
     "nano": PresetSettings(
-        channels=(16, 32),
+        channels=(16, 16),
         blocks=1,
         attends=False,
-        recipe=GeneratorRecipe(images=16_000, rampup_images=640, decay_images=8_000),
+        recipe=GeneratorRecipe(images=11_520, rampup_images=460, decay_images=5_760, lr_micro=20_000),
     ),
     "xs": PresetSettings(
         channels=(16, 32, 48),

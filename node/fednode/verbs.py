@@ -10,7 +10,7 @@ from fednode.book import News
 from fednode.contract import label_name
 from fednode.control.service import Handler
 from fednode.core import Core
-from fednode.errors import NoAnswerError, RefusedError
+from fednode.errors import DataError, NoAnswerError, RefusedError
 from fednode.revocation import quorum_size
 from fednode_crypto.errors import PeerIdError
 from fednode_crypto.identity import PeerId, parse_peer_id
@@ -86,10 +86,10 @@ class Verbs:
     async def samples(self, request: Any) -> Document:
         """A picture of what the generators draw, beside own images."""
         settings = self._core.settings
-        data = None
-        if settings.data is not None:
-            labels = list(settings.labels) if settings.labels else None
-            data = {"source": settings.data, "labels": labels, "skip_bad": settings.skip_bad}
+        if settings.data is None:
+            raise DataError("This node has no images of its own to draw beside the synthetic ones.")
+        labels = list(settings.labels) if settings.labels else None
+        data = {"source": settings.data, "labels": labels, "skip_bad": settings.skip_bad}
         return await self._daemon.answers.samples(
             {"data": data, "out": request.png, "per_label": request.per_label or 8}
         )

@@ -72,7 +72,6 @@ class Worker:
         image that was asked about can't be used) and NoAnswerError.
         """
         async with self._turn:
-            self._ended_for = ""
             try:
                 process = await self._running()
                 self._loaded |= uses
@@ -86,7 +85,6 @@ class Worker:
     async def start(self) -> None:
         """Start the worker if it does not run, so that its device and numerics are known. Raises WorkerError."""
         async with self._turn:
-            self._ended_for = ""
             await self._running()
 
     def holds(self, pairs: Lineage) -> bool:
@@ -117,6 +115,7 @@ class Worker:
         if self._process is not None:
             await self._process.wait()
         self._loaded.clear()
+        self._ended_for = ""
         self._process = await asyncio.create_subprocess_exec(
             *_command(self.kind, self._settings),
             stdin=asyncio.subprocess.PIPE,
@@ -125,7 +124,11 @@ class Worker:
             limit=LINE_LIMIT,
             start_new_session=True,
         )
-        ready = await self._read(self._process)
+        try:
+            ready = await self._read(self._process)
+        except asyncio.CancelledError:
+            self.end("cancelled")
+            raise
         self.numerics, self.device = ready["numerics"], ready["device"]
         return self._process
 

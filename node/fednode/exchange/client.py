@@ -66,7 +66,9 @@ class Dialler:
     async def _dial(self, line: Line, peer: PeerId, address: str) -> None:
         try:
             await self._hello(line, peer, address)
-            await self._hub.watch(Session(peer, self._limits, line), line.watch())
+            session = Session(peer, self._limits, line)
+            await self._hub.watch(session, line.watch())
+            await session.unused()
         except PeerError as error:
             if error.code == "not-allowed" and self._desk.may_call(peer):
                 await self._receipts(line, peer)

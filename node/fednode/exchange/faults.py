@@ -21,8 +21,9 @@ _STATUS = {
     "busy": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "stalled": grpc.StatusCode.DEADLINE_EXCEEDED,
     "replaced": grpc.StatusCode.ABORTED,
+    "cut": grpc.StatusCode.UNAVAILABLE,
 }
-NO_FAULT = frozenset({"unreachable", "refused", "cut", "stalled", "replaced", "not-here", "busy"})  # nobody did wrong
+NO_FAULT = frozenset({"unreachable", "refused", "cut", "replaced", "not-here", "busy"})  # nobody did wrong
 _TELLING = ("other-contract", "other-version")
 
 # The texts are those of gRPC's C core; a test holds each of them.
@@ -39,7 +40,7 @@ _ANSWERS = {
     grpc.StatusCode.PERMISSION_DENIED: ("not-allowed", "{} at {} does not let this node take part."),
     grpc.StatusCode.UNAUTHENTICATED: ("not-allowed", "{} at {} does not know this node's key."),
     grpc.StatusCode.UNIMPLEMENTED: ("other-version", "{} at {} speaks another protocol."),
-    grpc.StatusCode.DEADLINE_EXCEEDED: ("stalled", "{} at {} did not answer in time."),
+    grpc.StatusCode.DEADLINE_EXCEEDED: ("unreachable", "{} at {} did not answer in time."),
     grpc.StatusCode.NOT_FOUND: ("not-here", "{} at {} does not hold the artifact now."),
     grpc.StatusCode.RESOURCE_EXHAUSTED: ("busy", "{} at {} takes no more calls or data now."),
 }

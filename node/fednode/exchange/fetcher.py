@@ -14,7 +14,7 @@ from fednode.errors import PeerError, StorageError
 from fednode.exchange.conversation import Wishes
 from fednode.exchange.desk import Desk
 from fednode.exchange.events import Send
-from fednode.exchange.faults import short
+from fednode.exchange.faults import NO_FAULT, short
 from fednode.exchange.limits import ExchangeLimits
 from fednode.exchange.stream import Stream
 from fednode.exchange.transfer import Progress, Transfers
@@ -145,7 +145,8 @@ class Fetcher:
             self._failed(pair, progress, fault=error.code in _WRONG_BYTES)
             if error.code == "not-here":
                 self.wishes.gone(peer, pair)
-            self._desk.refused(peer, _with_counts(error, progress))
+            if error.code not in NO_FAULT:
+                self._desk.refused(peer, _with_counts(error, progress))
         except StorageError as error:
             self._failed(pair, progress, fault=True)
             self._desk.blocked(pair, error)
@@ -177,7 +178,8 @@ class Fetcher:
         if session is None:
             raise PeerError("cut", f"There is no connection to {short(peer)}.")
         if session.caller:
-            await self._fetched(session.caller, pair, progress)
+            with session.used():
+                await self._fetched(session.caller, pair, progress)
         else:
             await self._asked(session, pair, progress)
 

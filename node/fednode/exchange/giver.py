@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fednode.errors import PeerError
 from fednode.exchange.desk import Desk
 from fednode.exchange.events import Gone
+from fednode.exchange.faults import NO_FAULT
 from fednode.exchange.limits import ExchangeLimits
 from fednode.exchange.stream import Stream
 from fednode.exchange.transfer import Transfers
@@ -66,13 +67,14 @@ class Giver:
     async def _push(self, session: Session, caller: Caller, pair: Pair) -> None:
         stream = caller.push()
         try:
-            await self.give(stream, pair)
-            await stream.finish()
-            await stream.read(self._limits.idle)
+            with session.used():
+                await self.give(stream, pair)
+                await stream.finish()
+                await stream.read(self._limits.idle)
         except PeerError as error:
             if error.code == "not-here":
                 session.say(Gone(pair))
-            else:
+            elif error.code not in NO_FAULT:
                 self._desk.refused(session.peer, error)
         except Exception:
             _LOG.exception("A push has failed.")

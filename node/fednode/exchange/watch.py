@@ -6,7 +6,8 @@ Rule 2: tombstones overtake everything that waits.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from fednode.book import News
@@ -72,6 +73,8 @@ class Session:
         self.closing = False
         self.lacks: set[Pair] = set()  # what the peer wants and we have not answered
         self._limits = limits
+        self._uses = 0
+        self._unused = asyncio.Event()
         self._outbox = Outbox(limits.outbox)
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -91,6 +94,23 @@ class Session:
         if not self._broken.done():
             self._broken.set_exception(error)
             self._broken.exception()  # seen, also if nobody runs this session any more
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """A transfer goes over this connection."""
+        self._uses += 1
+        self._unused.clear()
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            if not self._uses:
+                self._unused.set()
+
+    async def unused(self) -> None:
+        """Wait for the transfers that were begun."""
+        if self._uses:
+            await self._unused.wait()
 
     async def run(self, stream: Stream, hear: Callable[[Event], None], said: Callable[[Event], None]) -> None:
         """Talk and listen until one side closes the watch.

@@ -7,6 +7,7 @@ Rule 2: the threshold is the recipe's percentile of the distances from held-out 
 Rule 3: a percentile of a few held-out images is uncertain itself, so the share of samples below it is not tested against the
         nominal percentage but by the exact law of ranks: were the samples as fresh as the held-out images, every order of the
         two would be equally likely. The generator fails if so many samples below the threshold are less likely than `alpha`.
+        With k held-out images and rank 1 that takes a share near 1 - alpha^(1/k): of 17 images a third, of 100 a fifteenth.
 """
 
 import math

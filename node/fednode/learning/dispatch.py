@@ -18,6 +18,7 @@ from fednode.learning.weights import BadWeightsError
 log = logging.getLogger("fednode.worker")
 
 OPS: dict[str, Callable[[Any, Session, Report], dict[str, Any]]] = {
+    "describe": operations.describe,
     "scan": operations.scan,
     "fit": operations.fit,
     "audit": operations.audit,

@@ -2,7 +2,8 @@
 
 Rule 1: an image is turned as its EXIF orientation says, brought to 8 bits, to grey or RGB, and then to the square size.
 Rule 2: transparent parts are composited on black; the whole image is stretched to the square, so nothing is cut off.
-Rule 3: 16-bit values are divided by 257 (0..65535 to 0..255); 32-bit and floating-point images have no known range and are refused.
+Rule 3: 16-bit values are divided by 257 (0..65535 to 0..255); 32-bit and floating-point images have no known range and are
+        refused.
 """
 
 import io

@@ -8,11 +8,13 @@ from torch import Tensor
 
 from fednode.contract import Value
 from fednode.errors import FednodeError
+from fednode.learning import audit as audits
 from fednode.learning import generator, weights
 from fednode.learning.dataset import LabelImages
+from fednode.learning.describe import describe as describe_source
 from fednode.learning.expert import expert_tensors
 from fednode.learning.expert import fit as fit_expert
-from fednode.learning.requests import Audit, Check, Expert, Fit, Scan, WithData
+from fednode.learning.requests import Audit, Check, Describe, Expert, Fit, Scan, WithData
 from fednode.learning.seeds import seed_of
 from fednode.learning.session import Report, Session
 from fednode.learning.synthesis import Donor, samples
@@ -31,6 +33,12 @@ class DataChangedError(FednodeError):
 def spec_seed(spec: Value, purpose: str) -> int:
     """The seed of a job, which follows from its spec and from nothing else."""
     return seed_of(digest_json("fednode/spec/v1", spec.model_dump(mode="json")), purpose)
+
+
+def describe(request: Describe, session: Session, report: Report) -> Result:
+    """The labels of a source and the shape in which its images are best used."""
+    labels, image = describe_source(request.source)
+    return {"labels": labels, "size": image.size, "channels": image.channels}
 
 
 def scan(request: Scan, session: Session, report: Report) -> Result:
@@ -63,8 +71,6 @@ def fit(request: Fit, session: Session, report: Report) -> Result:
 def audit(request: Audit, session: Session, report: Report) -> Result:
     """Draws the recipe's samples, compares them with own images, and writes the report to `out`."""
     spec = request.spec
-    from fednode.learning import audit as audits
-
     own = images_of(request, session, spec.label, spec.images)
     report(f"audit {spec.label}", 0, 2)
     donor = Donor(

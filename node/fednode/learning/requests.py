@@ -70,6 +70,14 @@ class WithData(Value):
     labels: Labels
 
 
+class Describe(Value):
+    """Which labels a source has, and in which shape its images are best used."""
+
+    id: int
+    op: Literal["describe"]
+    source: str
+
+
 class Scan(WithData):
     """Which labels the data have, with counts and digests."""
 
@@ -199,6 +207,6 @@ class Samples(WithData):
 
 
 Request = Annotated[
-    Scan | Fit | Audit | Check | Expert | Predict | Evaluate | Baseline | Samples, Field(discriminator="op")
+    Describe | Scan | Fit | Audit | Check | Expert | Predict | Evaluate | Baseline | Samples, Field(discriminator="op")
 ]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)

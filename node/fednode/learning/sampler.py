@@ -55,7 +55,7 @@ def to_data(images: Tensor) -> Tensor:
 
 
 def draw(denoiser: Denoiser, indices: range, seed: Callable[[int], int], recipe: SamplerRecipe) -> Tensor:
-    """The samples of `indices` (a contiguous range): uint8 (N, C, H, W) on the CPU.
+    """The samples of `indices` (contiguous, at least one): uint8 (N, C, H, W) on the CPU.
 
     `denoiser` is frozen; `seed(i)` is the seed of sample i. Equal bits for sample i in every range that holds it.
     """

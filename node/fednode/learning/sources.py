@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from fednode.learning.images import BadImageError, Pixels, decode, resize
 KINDS = "digits, digits:SEED, folder:PATH or npz:PATH"
 Decode = Callable[[], Pixels]
 Array = npt.NDArray[Any]
+Kind = Literal["digits", "folder", "npz"]
 
 
 class Part(StrEnum):
@@ -83,13 +84,17 @@ def read(
 
 
 def _find(source: str, part: Part, image: ImageShape, labels: Sequence[str]) -> Iterator[Found]:
-    kind, _, rest = source.partition(":")
+    kind, path = kind_of(source)
     if kind == "digits":
-        return _digits(_seed(rest), part, image)
-    if kind == "folder" and rest:
-        return _folder(Path(rest).expanduser(), image)
-    if kind == "npz" and rest:
-        return _npz(Path(rest).expanduser(), part, image, labels)
+        return _digits(_seed(source.partition(":")[2]), part, image)
+    return _folder(path, image) if kind == "folder" else _npz(path, part, image, labels)
+
+
+def kind_of(source: str) -> tuple[Kind, Path]:
+    """The kind of data, and the path after it (of no meaning for digits). Raises DataError if there is no such kind."""
+    kind, _, rest = source.partition(":")
+    if kind == "digits" or (kind in ("folder", "npz") and rest):
+        return cast(Kind, kind), Path(rest).expanduser()
     raise DataError(f"{source!r} is not a kind of data.", f"Use {KINDS}.")
 
 
@@ -161,18 +166,26 @@ def _digits(seed: int, part: Part, image: ImageShape) -> Iterator[Found]:
 
 
 def _folder(root: Path, image: ImageShape) -> Iterator[Found]:
-    """One subfolder for each label; names that start with a dot are no images, everything else in one is."""
+    for folder, paths in label_folders(root):
+        yield Found(folder.name, [(str(path.relative_to(root)), partial(_file, path, image)) for path in paths])
+
+
+def label_folders(root: Path) -> Iterator[tuple[Path, list[Path]]]:
+    """Each subfolder with what is in it, by name; names that start with a dot are left out. Raises DataError."""
     if not root.is_dir():
         raise DataError(f"{root} is not a folder.", "It holds one subfolder for each label.")
     try:
-        folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+        folders = [path for path in _visible(root) if path.is_dir()]
         if not folders:
             raise DataError(f"{root} has no subfolders.", "It holds one subfolder for each label.")
         for folder in folders:
-            paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-            yield Found(folder.name, [(str(path.relative_to(root)), partial(_file, path, image)) for path in paths])
+            yield folder, _visible(folder)
     except OSError as error:
         raise DataError(f"{root} can't be read: {error.strerror or error}.") from None
+
+
+def _visible(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
 def _file(path: Path, image: ImageShape) -> Pixels:
@@ -189,7 +202,7 @@ def _file(path: Path, image: ImageShape) -> Pixels:
 
 def _npz(path: Path, part: Part, image: ImageShape, labels: Sequence[str]) -> Iterator[Found]:
     """MedMNIST: {train,test}_images uint8 (N, H, W[, 3]), {train,test}_labels (N,) or (N, 1), perhaps class_names."""
-    images, targets, names = _npz_arrays(path, part)
+    images, targets, names = npz_arrays(path, part)
     classes = [str(name) for name in names] if names is not None else list(labels)
     _check_npz(path, part, images, targets, len(classes))
     for index, name in enumerate(classes):
@@ -198,7 +211,8 @@ def _npz(path: Path, part: Part, image: ImageShape, labels: Sequence[str]) -> It
             yield Found(name, [(f"{part}_images[{i}]", partial(resize, images[i], image)) for i in members])
 
 
-def _npz_arrays(path: Path, part: Part) -> tuple[Array, Array, Array | None]:
+def npz_arrays(path: Path, part: Part) -> tuple[Array, Array, Array | None]:
+    """Images, labels and class names (or None) of a part, as they are in the file. Raises DataError."""
     try:
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):

@@ -1,0 +1,189 @@
+"""The demo from beginning to end, stage by stage, and what came of it as one document."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fednode.errors import RefusedError
+from fednode_cli.demo import asking, bench, goals, measures, pictures
+from fednode_cli.demo.federation import POLL_SECONDS, Federation
+from fednode_cli.demo.goals import Document
+from fednode_cli.demo.homes import Shares, Source, shares
+from fednode_cli.demo.interrupts import Interrupts
+from fednode_cli.demo.progress import Display
+
+PHASES = ("start", "fit", "gather", "train", "evaluate", "baselines", "leave", "rebuild", "verify")
+ANSWERS_BEFORE = 10
+ANSWERS_AT_FULL_SPEED = 20
+WORKER_LOG = "workers.log"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for: how many nodes, on which source, where the work and the report go, and whether to verify."""
+
+    nodes: int
+    source: str
+    seed: int
+    work: Path
+    report: Path
+    verify: bool
+
+
+@dataclass
+class Stopwatch:
+    """Seconds spent in each phase; a phase may be entered several times."""
+
+    began: float = field(default_factory=time.monotonic)
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count what is done inside as part of the phase `name`."""
+        began = time.monotonic()
+        yield
+        self.seconds[name] += time.monotonic() - began
+
+    def document(self) -> Document:
+        """The seconds of each phase and the total until now."""
+        total = time.monotonic() - self.began
+        return {name: round(spent, 2) for name, spent in {"total": total, **self.seconds}.items()}
+
+
+@dataclass
+class Stage:
+    """What all stages share."""
+
+    options: Options
+    source: Source
+    shares: Shares
+    display: Display
+    watch: Stopwatch
+    interrupts: Interrupts
+
+    @property
+    def leaver(self) -> str:
+        """The node that will leave: the last one."""
+        return list(self.shares)[-1]
+
+    @property
+    def rest(self) -> Shares:
+        """The labels of the nodes that stay."""
+        return {name: labels for name, labels in self.shares.items() if name != self.leaver}
+
+
+def run(options: Options, interrupts: Interrupts, display: Display) -> Document:
+    """Run the whole demo; the document of `fednode demo --json`. Raises FednodeError."""
+    watch = Stopwatch()
+    display.stage("looks at the data")
+    with watch.phase("start"):
+        source = bench.describe(options.source, options.work / WORKER_LOG)
+    if options.nodes > len(source.labels):
+        raise RefusedError(
+            f"{options.source} has {len(source.labels)} labels, which is too few for {options.nodes} nodes.",
+            f"Use at most --nodes {len(source.labels)}.",
+        )
+    stage = Stage(options, source, shares(source.labels, options.nodes), display, watch, interrupts)
+    with Federation(options.work / "nodes", source, stage.shares, interrupts) as federation:
+        _build(stage, federation, stage.shares)
+        measured = _measure(stage, federation)
+        left = _leave(stage, federation)
+    identical = _verify(stage, left.pop("digests")) if options.verify else None
+    left["unlearning"]["bit_identical"] = identical
+    head = {"nodes": options.nodes, "seed": options.seed, "data": options.source, "labels": list(source.labels)}
+    return {**head, **measured, **left, "seconds": watch.document()}
+
+
+def _build(stage: Stage, federation: Federation, names: Shares) -> None:
+    with stage.watch.phase("start"):
+        stage.display.stage(f"starts {len(names)} nodes")
+        federation.start()
+    for phase, goal, text in (
+        ("fit", goals.fitted, "the nodes fit and audit their generators"),
+        ("gather", goals.gathered, "the nodes gather each other's generators"),
+        ("train", goals.ready, "the nodes train and exchange their experts"),
+    ):
+        stage.display.stage(text)
+        with stage.watch.phase(phase):
+            federation.wait(goal, names, stage.display.show)
+
+
+def _measure(stage: Stage, federation: Federation) -> Document:
+    """Accuracies and bytes of the whole federation, and the pictures."""
+    first = next(iter(federation.nodes.values())).client
+    report = stage.options.report
+    with stage.watch.phase("evaluate"):
+        stage.display.stage("measures the experts and the products")
+        evaluation = first.evaluate(stage.source.name, confusion_png=str(report / "confusion.png"))
+        stage.display.stage("draws real beside synthetic images")
+        clients = {name: node.client for name, node in federation.nodes.items()}
+        pictures.draw_samples(clients, stage.options.work, report / "samples.png")
+    with stage.watch.phase("baselines"):
+        count = len(stage.shares) + 1
+        stage.display.stage(f"trains {count} baselines on real images alone")
+        alone, pooled = bench.baselines(
+            stage.source,
+            stage.shares,
+            stage.options.work / WORKER_LOG,
+            lambda done: stage.display.stage(f"trained {done} of {count} baselines"),
+        )
+    accuracy = {"alone": alone, **measures.accuracies(evaluation, stage.shares), "pooled": pooled}
+    return {"accuracy": accuracy, "bytes": measures.traffic(federation.statuses())}
+
+
+def _leave(stage: Stage, federation: Federation) -> Document:
+    """The last node leaves while all others are asked for predictions; what that did, and what was rebuilt."""
+    leaver = federation.nodes[stage.leaver]
+    clients = {name: federation.nodes[name].client for name in stage.rest}
+    image = asking.question(stage.source.image, stage.options.seed)
+    with asking.Asking(clients, image, leaver.peer_id) as questions:
+        with stage.watch.phase("leave"):
+            stage.display.stage("asks all nodes but the last for predictions")
+            _until(questions, 0.0, ANSWERS_BEFORE, federation, stage)
+            stage.display.stage(f"{leaver.name} leaves")
+            signed_at: float = leaver.client.leave("the demo's last node leaves")["signed_at"]
+            _until(questions, signed_at, ANSWERS_AT_FULL_SPEED, federation, stage)
+        questions.slow_down()
+        with stage.watch.phase("rebuild"):
+            stage.display.stage(f"the others rebuild without {leaver.name}")
+            statuses = federation.wait(goals.ready, stage.rest, stage.display.show)
+            rebuilt_s = round(time.time() - signed_at, 2)
+    after = _measure_again(stage, federation)
+    unlearning = {
+        "peer": leaver.name,
+        **measures.taint(questions.answers, signed_at),
+        "answers_failed": len(questions.failures),
+        "rebuilt_s": rebuilt_s,
+        "product": after["product"],
+        "generative": after["generative"],
+        "erased": measures.erased(federation.statuses()),
+    }
+    return {"after": after, "unlearning": unlearning, "digests": goals.own_experts(statuses, stage.rest)}
+
+
+def _until(questions: asking.Asking, since: float, count: int, federation: Federation, stage: Stage) -> None:
+    """Wait until every node has given that many answers since then."""
+    while questions.least(since) < count:
+        stage.display.show(federation.statuses())
+        time.sleep(POLL_SECONDS)
+
+
+def _measure_again(stage: Stage, federation: Federation) -> Document:
+    with stage.watch.phase("evaluate"):
+        stage.display.stage("measures the rebuilt experts and products")
+        evaluation = next(iter(federation.nodes.values())).client.evaluate(stage.source.name)
+    return {**measures.accuracies(evaluation, stage.rest), "labels": evaluation["labels"]}
+
+
+def _verify(stage: Stage, digests: dict[str, str]) -> bool:
+    """Whether a federation that never had the node that left builds the same experts, from fresh homes and keys."""
+    with (
+        stage.watch.phase("verify"),
+        Federation(stage.options.work / "reference", stage.source, stage.rest, stage.interrupts) as reference,
+    ):
+        stage.display.stage(f"builds the same federation without {stage.leaver}, from nothing")
+        reference.start()
+        statuses = reference.wait(goals.ready, stage.rest, stage.display.show)
+        return goals.own_experts(statuses, stage.rest) == digests

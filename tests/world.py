@@ -1,0 +1,258 @@
+"""A federation in memory: nodes that do what plan() says, with digests of specs in place of weights."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from making import IMAGE, NOW, NUMERICS, digest, identity
+from pydantic import TypeAdapter
+
+from fednode import inventory
+from fednode.catalogue import FRESH_SECONDS, Catalogue
+from fednode.contract import Contract
+from fednode.inventory import Held, Word
+from fednode.lineage import Pair
+from fednode.manifest import Manifest, Weights
+from fednode.plan import (
+    AuditJob,
+    Check,
+    Confirm,
+    Expert,
+    Finished,
+    Fit,
+    Job,
+    Own,
+    OwnLabel,
+    Plan,
+    Publish,
+    Scan,
+    Sign,
+    Spec,
+    State,
+    plan,
+    spec_digest,
+)
+from fednode.recipe import Architecture, AuditRecipe, ExpertRecipe, GeneratorRecipe, Recipes
+from fednode_crypto.identity import PeerId
+
+LABELS = ("ant", "bee", "cat", "dog")
+CONTRACT = Contract(federation="world", labels=LABELS, image=IMAGE)
+RECIPES = Recipes(
+    preset="nano",
+    generator=GeneratorRecipe(images=1000, rampup_images=10, decay_images=100),
+    audit=AuditRecipe(),
+    expert=ExpertRecipe(),
+)
+ARCHITECTURE: TypeAdapter[Architecture] = TypeAdapter(Architecture)
+Images = Mapping[str, str]
+
+
+def weights_of(spec: Spec) -> str:
+    """The weight digest that a job with this spec gives, on every node."""
+    return digest(f"weights of {spec_digest(spec)}")
+
+
+@dataclass
+class Node:
+    """One node: its own images (label -> a text that stands for them), and what it has heard, made and kept."""
+
+    me: PeerId
+    images: Images
+    listed: frozenset[PeerId] = frozenset()
+    failing: frozenset[str] = frozenset()
+    withdrawn: frozenset[str] = frozenset()
+    suspended: frozenset[PeerId] = frozenset()
+    revoked: set[PeerId] = field(default_factory=set)
+    waited: bool = False
+    scan: tuple[OwnLabel, ...] | None = None
+    finished: dict[str, Finished] = field(default_factory=dict)
+    files: set[Pair] = field(default_factory=set)
+    checked: set[Pair] = field(default_factory=set)
+    bad: set[Pair] = field(default_factory=set)
+    catalogues: dict[PeerId, Catalogue] = field(default_factory=dict)
+    manifests: dict[str, Manifest] = field(default_factory=dict)
+    unconfirmed: set[PeerId] = field(default_factory=set)
+    unreported: set[Pair] = field(default_factory=set)
+    receipts: list[Confirm] = field(default_factory=list)
+    log: list[Job] = field(default_factory=list)
+
+    @property
+    def left(self) -> bool:
+        return self.me in self.revoked
+
+    def word(self) -> Word:
+        good = (self.listed | {self.me}) - self.revoked - self.suspended
+        return Word(frozenset({self.me}) if self.left else good, dict(self.catalogues), dict(self.manifests))
+
+    def held(self) -> Held:
+        own = {pair for pair in self.files if pair.issuer == self.me}
+        return Held(frozenset(self.files), frozenset(self.checked | own), frozenset(self.bad))
+
+    def state(self) -> State:
+        own = Own(
+            scan=self.scan,
+            withdrawn=self.withdrawn,
+            finished=dict(self.finished),
+            left=self.left,
+            unconfirmed=frozenset(self.unconfirmed),
+            unreported=frozenset(self.unreported),
+        )
+        word = self.word()
+        peers = word.good - {self.me}
+        return State(self.me, CONTRACT, RECIPES, own, word, self.held(), peers, self.waited)
+
+    def plan(self) -> Plan:
+        return plan(self.state())
+
+    def stock(self) -> inventory.Inventory:
+        return inventory.take(self.word(), self.held())
+
+    def product(self) -> set[str]:
+        """Weight digests of the experts that may speak here."""
+        return {pair.digest for pair in self.stock().experts}
+
+    def expert(self) -> set[str]:
+        """Weight digest of our own current expert."""
+        return {pair.digest for pair in self.stock().experts if pair.issuer == self.me}
+
+    def hear(self, other: "Node") -> None:
+        """Take over the other's catalogue with its manifests, if it is newer."""
+        said, held = other.catalogues.get(other.me), self.catalogues.get(other.me)
+        if said is None or other.me in self.revoked or (held and held.sequence >= said.sequence):
+            return
+        self.catalogues[other.me] = said
+        self.manifests |= {digest: other.manifests[digest] for digest in said.manifests}
+
+    def hear_revocation(self, subject: PeerId) -> None:
+        if subject not in self.revoked:
+            self.revoked.add(subject)
+            self.unconfirmed |= {subject} - {self.me}
+
+    def step(self, others: Iterable["Node"]) -> bool:
+        """Do the first thing that the plan says; False if there was none."""
+        todo = self.plan()
+        if todo.erase:
+            self.erase(todo.erase)
+        elif todo.jobs:
+            self.log.append(todo.jobs[0])
+            self.run(todo.jobs[0])
+        else:
+            return self.fetch(todo.fetch, others)
+        return True
+
+    def erase(self, pairs: Iterable[Pair]) -> None:
+        offered = self.word().offers()
+        known = {manifest.pair for manifest in self.manifests.values()}
+        mine = {pair.digest for pair in pairs if pair.issuer == self.me}
+        self.files -= set(pairs)
+        self.unreported |= {pair for pair in pairs if pair in known and pair not in offered}
+        self.finished = {spec: done for spec, done in self.finished.items() if done.digest not in mine}
+
+    def fetch(self, wanted: Iterable[Pair], others: Iterable["Node"]) -> bool:
+        found = {pair for pair in wanted for other in others if pair in other.files}
+        self.files |= found
+        return bool(found)
+
+    def run(self, job: Job) -> None:
+        match job:
+            case Scan():
+                self.scan = tuple(
+                    OwnLabel(label, 40, 5, digest(self.images[label])) for label in LABELS if label in self.images
+                )
+            case Check(pair=pair):
+                self.checked.add(pair)
+            case Fit(spec=spec) | Expert(spec=spec):
+                self.files.add(Pair(self.me, weights_of(spec)))
+                self.finished[spec_digest(spec)] = Finished(weights_of(spec))
+            case AuditJob(label=label, spec=spec):
+                self.finished[spec_digest(spec)] = Finished(digest("report"), label not in self.failing)
+            case Sign():
+                manifest = self.manifest(job)
+                self.manifests[manifest.digest] = manifest
+            case Publish():
+                self.publish(job)
+            case Confirm(revoked=revoked, erased=erased):
+                self.receipts.append(job)
+                self.unconfirmed -= set(revoked)
+                self.unreported -= set(erased)
+
+    def manifest(self, job: Sign) -> Manifest:
+        return Manifest(
+            contract=CONTRACT.id,
+            created=NOW,
+            issuer=self.me,
+            kind="expert" if job.spec["job"] == "expert" else "generator",
+            architecture=ARCHITECTURE.validate_json(json.dumps(job.spec["architecture"])),
+            recipe=digest("recipe"),
+            labels=job.labels,
+            lineage=job.lineage,
+            weights=Weights(digest=job.weights, size=1, piece_size=2**20),
+            numerics=NUMERICS,
+            audit=job.audit,
+            dp=None,
+        )
+
+    def publish(self, job: Publish) -> None:
+        held = self.catalogues.get(self.me)
+        self.catalogues[self.me] = Catalogue(
+            contract=CONTRACT.id,
+            created=NOW,
+            issuer=self.me,
+            sequence=held.sequence + 1 if held else 1,
+            previous=held.digest if held else None,
+            fresh_until=NOW + FRESH_SECONDS,
+            publishes=job.publishes,
+            manifests=job.manifests,
+        )
+
+
+@dataclass
+class World:
+    """Several nodes; `chance` decides in which order they hear of each other and work."""
+
+    nodes: list[Node]
+    chance: Random
+
+    @classmethod
+    def of(cls, federation: Iterable[tuple[int, Images]], seed: int = 0) -> "World":
+        """The nodes with these numbers, which decide their keys, and these images; all list each other."""
+        nodes = [Node(identity(number).peer_id, dict(images)) for number, images in federation]
+        for node in nodes:
+            node.listed = frozenset(other.me for other in nodes) - {node.me}
+        return cls(nodes, Random(seed))
+
+    def wander(self, ticks: int) -> None:
+        """Let anything happen, in any order, for a while."""
+        for _ in range(ticks):
+            node, other = self.chance.choice(self.nodes), self.chance.choice(self.nodes)
+            if self.chance.random() < 0.5:
+                node.hear(other)
+                for subject in set(other.revoked):
+                    node.hear_revocation(subject)
+            else:
+                node.step(self.reachable(node))
+
+    def settle(self) -> "World":
+        """Let everything happen that is left to happen."""
+        for _ in range(1000):
+            if not self.round():
+                return self
+        raise AssertionError("the federation does not come to rest")
+
+    def round(self) -> bool:
+        worked = False
+        for node in self.chance.sample(self.nodes, len(self.nodes)):
+            for other in self.nodes:
+                node.hear(other)
+                for subject in set(other.revoked):
+                    node.hear_revocation(subject)
+            while node.step(self.reachable(node)):
+                worked = True
+        return worked
+
+    def reachable(self, node: Node) -> list[Node]:
+        return [other for other in self.nodes if other is not node and not other.left]
+
+    def without(self, node: Node) -> list[Node]:
+        return [other for other in self.nodes if other is not node]

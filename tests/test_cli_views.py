@@ -102,7 +102,9 @@ def test_receipts_name_who_has_confirmed_and_who_has_not() -> None:
         "waiting": ["clinic-b"],
     }
     line = next(line for line in view(revocations=[entry]).splitlines() if line.startswith("  clinic-c"))
-    assert line.split() == ["clinic-c", "everywhere", "2", "of", "2", "clinic-a", "clinic-b"]
+    assert line.split() == ["clinic-c", "everywhere", "2", "clinic-a", "clinic-b"]
+    line = next(iter(view(revocations=[entry | {"binding": False, "votes": 1}]).split("clinic-c")[1:]))
+    assert line.split()[:5] == ["here", "only", "1", "of", "2"]
 
 
 def test_own_generators_that_were_taken_back_have_receipts_too() -> None:

@@ -1,8 +1,11 @@
 """Who gets in: over real sockets, with TLS as it is and callers as they should not be."""
 
 import asyncio
+import os
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -341,6 +344,40 @@ async def test_fifty_bad_handshakes_leave_nothing_open():
                 writer.close()
             await until(lambda: descriptors() <= before)
             assert await hello(line) is grpc.StatusCode.OK
+
+
+def test_a_flood_of_handshakes_while_the_peers_change_does_not_crash_the_process(tmp_path):
+    script = """
+import asyncio, socket, threading
+from exchanging import asynchronous, nodes
+from fednode_crypto.identity import Identity
+
+async def flood(address, stopped):
+    def run():
+        while not stopped.is_set():
+            lines = [socket.create_connection(address) for _ in range(20)]
+            for line in lines:
+                line.sendall(b"\\x16\\x03\\x01" + bytes(60))
+                line.close()
+    await asyncio.to_thread(run)
+
+@asynchronous
+async def main():
+    async with nodes(1) as (node,):
+        host, port = node.address.split(":")
+        stopped = threading.Event()
+        floods = [asyncio.create_task(flood((host, int(port)), stopped)) for _ in range(4)]
+        for _ in range(4):
+            await node.exchange.set_peers({Identity.generate().peer_id: None})
+            await asyncio.sleep(0.5)
+        stopped.set()
+        await asyncio.gather(*floods)
+
+main()
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GRPC_VERBOSITY": "NONE"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @asynchronous

@@ -20,7 +20,7 @@ FLOORS = {
     "fednode.peersedit fednode.peersfile fednode.recipe fednode.records fednode.revocation fednode.roster "
     "fednode.statement fednode.yamlfile",
     3: "fednode.admission fednode.archive fednode.book fednode.drafts fednode.inventory fednode.ledger fednode.news "
-    "fednode.store",
+    "fednode.partial fednode.store",
     4: "fednode.exchange fednode.learning",
     5: "fednode.answers fednode.core fednode.desk fednode.gather fednode.jobs fednode.plan fednode.report "
     "fednode.signing fednode.slots fednode.worker fednode.workers",

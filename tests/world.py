@@ -53,9 +53,22 @@ def weights_of(spec: Spec) -> str:
     return digest(f"weights of {spec_digest(spec)}")
 
 
+@dataclass(frozen=True)
+class Moment:
+    """What a node had when it signed a receipt."""
+
+    receipt: Confirm
+    expert: frozenset[str]
+    files: frozenset[Pair]
+    covered: tuple[str, ...]
+
+
 @dataclass
 class Node:
-    """One node: its own images (label -> a text that stands for them), and what it has heard, made and kept."""
+    """One node: its own images (label -> a text that stands for them), and what it has heard, made and kept.
+
+    An audit of a label in `failing` fails, and so does a check of weights in `spoiled`.
+    """
 
     me: PeerId
     images: Images
@@ -70,11 +83,12 @@ class Node:
     files: set[Pair] = field(default_factory=set)
     checked: set[Pair] = field(default_factory=set)
     bad: set[Pair] = field(default_factory=set)
+    spoiled: set[Pair] = field(default_factory=set)
     catalogues: dict[PeerId, Catalogue] = field(default_factory=dict)
     manifests: dict[str, Manifest] = field(default_factory=dict)
     unconfirmed: set[PeerId] = field(default_factory=set)
     unreported: set[Pair] = field(default_factory=set)
-    receipts: list[Confirm] = field(default_factory=list)
+    receipts: list[Moment] = field(default_factory=list)
     log: list[Job] = field(default_factory=list)
 
     @property
@@ -129,17 +143,15 @@ class Node:
             self.revoked.add(subject)
             self.unconfirmed |= {subject} - {self.me}
 
-    def step(self, others: Iterable["Node"]) -> bool:
-        """Do the first thing that the plan says; False if there was none."""
+    def step(self, others: Iterable["Node"], most: int = 1) -> bool:
+        """Do what the plan says, `most` jobs of it; False if there was nothing to do."""
         todo = self.plan()
-        if todo.erase:
-            self.erase(todo.erase)
-        elif todo.jobs:
-            self.log.append(todo.jobs[0])
-            self.run(todo.jobs[0])
-        else:
-            return self.fetch(todo.fetch, others)
-        return True
+        fetched = self.fetch(todo.fetch, others)
+        self.erase(todo.erase)
+        for job in () if todo.erase else todo.jobs[:most]:
+            self.log.append(job)
+            self.run(job)
+        return bool(fetched or todo.erase or todo.jobs)
 
     def erase(self, pairs: Iterable[Pair]) -> None:
         offered = self.word().offers()
@@ -161,7 +173,7 @@ class Node:
                     OwnLabel(label, 40, 5, digest(self.images[label])) for label in LABELS if label in self.images
                 )
             case Check(pair=pair):
-                self.checked.add(pair)
+                (self.bad if pair in self.spoiled else self.checked).add(pair)
             case Fit(spec=spec) | Expert(spec=spec):
                 self.files.add(Pair(self.me, weights_of(spec)))
                 self.finished[spec_digest(spec)] = Finished(weights_of(spec))
@@ -173,7 +185,8 @@ class Node:
             case Publish():
                 self.publish(job)
             case Confirm(revoked=revoked, erased=erased):
-                self.receipts.append(job)
+                covered = self.stock().covered(LABELS)
+                self.receipts.append(Moment(job, frozenset(self.expert()), frozenset(self.files), covered))
                 self.unconfirmed -= set(revoked)
                 self.unreported -= set(erased)
 
@@ -247,7 +260,7 @@ class World:
                 node.hear(other)
                 for subject in set(other.revoked):
                     node.hear_revocation(subject)
-            while node.step(self.reachable(node)):
+            while node.step(self.reachable(node), most=100):
                 worked = True
         return worked
 

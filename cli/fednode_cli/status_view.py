@@ -131,7 +131,7 @@ def _revocations(entries: Sequence[Document]) -> list[Block]:
         (
             entry["name"],
             "everywhere" if entry["binding"] else "here only",
-            f"{entry['votes']} of {entry['needed']}",
+            str(entry["votes"]) if entry["binding"] else f"{entry['votes']} of {entry['needed']}",
             *_receipts(entry),
         )
         for entry in entries

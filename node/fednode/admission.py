@@ -15,6 +15,7 @@ from fednode.catalogue import SKEW_SECONDS, Catalogue
 from fednode.contract import Contract
 from fednode.errors import PeerError
 from fednode.manifest import Manifest
+from fednode.revocation import Receipt
 from fednode.statement import Statement
 from fednode_crypto.identity import PeerId
 
@@ -81,6 +82,14 @@ def admit_manifests(
     for digest in catalogue.manifests:
         _check_manifest(found.get(digest) or known[digest], catalogue.issuer, contract)
     return [signed for digest, signed in found.items() if digest not in known]
+
+
+def surplus(receipts: Iterable[Receipt], most: int) -> list[Receipt]:
+    """Those to drop so that at most `most` of an issuer's receipts are kept: the same ones on every node.
+
+    Receipts that name a revoked peer are dropped last, newer ones later than older ones.
+    """
+    return sorted(receipts, key=lambda receipt: (bool(receipt.revoked), receipt.created, receipt.digest))[:-most]
 
 
 def _check_manifest(signed: Signed[Manifest], issuer: PeerId, contract: Contract) -> None:

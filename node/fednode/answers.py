@@ -132,12 +132,16 @@ class Answers:
                 result = await self._serve.ask(op, fields(choice), choice.lineage)
             except WorkerError as error:
                 crashes += error.code != "cancelled"
-                if error.code not in ("cancelled", "crash") or crashes > MAX_CRASHES:
+                again = error.code in ("cancelled", "crash") and crashes <= MAX_CRASHES
+                if self._stands(choice) and not again:
                     raise
                 log.info("asking again: %s", error.message)
                 continue
-            if choice.lineage <= self._stock().offered.keys():
+            if self._stands(choice):
                 return choice, result
+
+    def _stands(self, choice: Choice) -> bool:
+        return choice.lineage <= self._stock().offered.keys()
 
     def _parts(self, choice: Choice) -> Document:
         return {

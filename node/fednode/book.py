@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from fednode import drafts
 from fednode import news as telling
-from fednode.admission import Signed, admit_manifests, check_clock, check_contract, check_signer, open_signed
+from fednode.admission import Signed, admit_manifests, check_clock, check_contract, check_signer, open_signed, surplus
 from fednode.archive import Archive
 from fednode.catalogue import Catalogue, Succession, succession
 from fednode.contract import Contract
@@ -260,7 +260,7 @@ class Book:
         if received.digest in self._archive.receipts:
             return False
         kept = [receipt for receipt in self.receipts() if receipt.issuer == received.issuer]
-        dropped = sorted([*kept, received], key=_weight)[: -self._limits.receipts]
+        dropped = surplus([*kept, received], self._limits.receipts)
         if received in dropped:
             return False
         self._archive.keep_receipt(signed, [receipt.digest for receipt in dropped])
@@ -296,8 +296,3 @@ class Book:
     def _sign_revocation(self, identity: Identity, subject: PeerId, reason: str) -> Signed[Revocation]:
         revocation = drafts.revocation(self._author(), subject, reason)
         return open_signed(Revocation, revocation.seal(identity))
-
-
-def _weight(receipt: Receipt) -> tuple[bool, int, str]:
-    """What is dropped last: receipts that name a revoked peer, then newer ones; the same on every node."""
-    return bool(receipt.revoked), receipt.created, receipt.digest

@@ -171,10 +171,13 @@ def plan(state: State) -> Plan:
 
 
 def _to_erase(state: State) -> Lineage:
-    """Peers' files that are void, bad or tainted, and own files that are neither a wanted generator nor the wanted expert."""
+    """Files that are void, bad or tainted by a peer, and own files that are neither a wanted generator nor the wanted expert."""
     offered = {} if state.own.left else state.word.offers()
     lineages = {manifest.pair: frozenset(manifest.lineage) for manifest in state.word.manifests.values()}
-    theirs = frozenset(pair for pair in inventory.to_erase(offered, state.held, lineages) if pair.issuer != state.me)
+    unwanted = inventory.to_erase(offered, state.held, lineages)
+    theirs = frozenset(
+        pair for pair in unwanted if _is_theirs(state.me, pair, lineages.get(pair, frozenset()) - offered.keys())
+    )
     if state.own.scan is None:
         return theirs
     ours = frozenset(pair for pair in state.held.files if pair.issuer == state.me)
@@ -182,6 +185,11 @@ def _to_erase(state: State) -> Lineage:
     stock = inventory.take(state.word, state.held.without(theirs | unsure))
     spec = None if state.own.left else _expert_spec(state, stock)
     return theirs | (unsure - _results(state, (spec,) if spec else ()))
+
+
+def _is_theirs(me: PeerId, pair: Pair, void: Lineage) -> bool:
+    """Whether a file is a peer's, or ours and made from something of a peer that is void."""
+    return any(origin.issuer != me for origin in {pair, *void})
 
 
 def _results(state: State, specs: Iterable[Spec]) -> Lineage:

@@ -214,12 +214,12 @@ class ExpertRecipe(Recipe):
     version: Literal[1] = 1
     mix: Literal["paper", "mixed"] = "mixed"
     targets: Literal["donor", "teacher"] = "donor"
-    steps: Annotated[int, Field(ge=1, le=10_000_000)] = 250
+    steps: Annotated[int, Field(ge=1, le=10_000_000)] = 150
     batch: Annotated[int, Field(ge=2, le=4096)] = 64
-    lr_micro: Annotated[int, Field(ge=1, le=1_000_000)] = 3_000
+    lr_micro: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     weight_decay_micro: Annotated[int, Field(ge=0, le=1_000_000)] = 10_000
     smoothing_milli: Annotated[int, Field(ge=0, le=500)] = 100
-    shift: Annotated[int, Field(ge=0, le=64)] = 1
+    shift: Annotated[int, Field(ge=0, le=64)] = 0
     dihedral: bool = False
     synthesis: SynthesisRecipe = SynthesisRecipe()
     teacher: TeacherRecipe = TeacherRecipe()

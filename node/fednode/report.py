@@ -59,7 +59,7 @@ def report(view: View) -> Document:
         "failed": _failed(view.jobs),
         "revocations": [_revocation(core, subject) for subject in _subjects(core)],
         "withdrawals": _withdrawals(core),
-        "erased": Counter(erasure.kind for erasure in core.ledger.erasures()),
+        "erased": Counter({erasure.pair: erasure.kind for erasure in core.ledger.erasures()}.values()),
         "bytes": _bytes(core),
         "seconds": {name: round(spent, 3) for name, spent in sorted(view.jobs.seconds.items())},
         "last_error": _last_error(view),

@@ -23,9 +23,12 @@ from pathlib import Path
 from fednode import disk, failpoints
 from fednode.errors import PeerError, StorageError
 from fednode.lineage import Pair
+from fednode.partial import Partial, read_piece
 from fednode_crypto.digest import PieceList, piece_hash, piece_list
 from fednode_crypto.errors import DigestError, PeerIdError
 from fednode_crypto.identity import PeerId, public_bytes
+
+__all__ = ["Partial", "Store", "StoreLimits"]
 
 WEIGHTS, PIECES, PARTIAL, DERIVED, SCRATCH = "weights.safetensors", "pieces.json", "partial", "derived", "scratch"
 
@@ -114,7 +117,7 @@ class Store:
         pieces = self.pieces(pair)
         if not 0 <= index < len(pieces.pieces):
             raise PeerError("bad-piece", f"There is no piece {index} of {pair.digest[:12]}.")
-        data = _read_piece(self._folder(pair) / WEIGHTS, pieces, index)
+        data = read_piece(self._folder(pair) / WEIGHTS, pieces, index)
         if piece_hash(data) != pieces.pieces[index]:
             self._set_aside(pair)
             raise StorageError(
@@ -131,7 +134,7 @@ class Store:
             return False
         return True
 
-    def partial(self, pair: Pair, pieces: PieceList) -> "Partial":
+    def partial(self, pair: Pair, pieces: PieceList) -> Partial:
         """A download of `pair`, resumed where one was left; its verified pieces are found again by their hashes.
 
         Raises PeerError `bad-pieces` if the list is not that of `pair`, PeerError `quota` if its issuer would take too much
@@ -263,45 +266,6 @@ class Store:
         failpoints.hit("store.described")
         temporary.rename(folder / PIECES)
         disk.sync(folder)
-
-
-class Partial:
-    """A download under way; what is in it was verified."""
-
-    def __init__(self, path: Path, pieces: PieceList, place: Callable[[], None]) -> None:
-        self._path = path
-        self._pieces = pieces
-        self._place = place
-        self._missing = {
-            index
-            for index, digest in enumerate(pieces.pieces)
-            if piece_hash(_read_piece(path, pieces, index)) != digest
-        }
-
-    def missing(self) -> list[int]:
-        """The pieces that are not here, in order."""
-        return sorted(self._missing)
-
-    def write(self, index: int, data: bytes) -> None:
-        """Keep piece `index`. Raises PeerError `bad-piece` if it is not that piece, and StorageError if the disk is full."""
-        if not 0 <= index < len(self._pieces.pieces) or piece_hash(data) != self._pieces.pieces[index]:
-            raise PeerError("bad-piece", f"Piece {index} of {self._pieces.digest[:12]} does not match its hash.")
-        with disk.storage_errors():
-            failpoints.hit("store.piece")
-            disk.write_at(self._path, index * self._pieces.piece_size, data)
-        self._missing.discard(index)
-
-    def finish(self) -> None:
-        """Make the weights complete. Raises StorageError if a piece is missing, or if they were erased meanwhile."""
-        if self._missing:
-            raise StorageError(f"The download of {self._pieces.digest[:12]} is not complete.")
-        with disk.storage_errors():
-            self._place()
-
-
-def _read_piece(path: Path, pieces: PieceList, index: int) -> bytes:
-    """The bytes at piece `index`, fewer or none where the file is short or missing."""
-    return disk.read_at(path, index * pieces.piece_size, pieces.length(index))
 
 
 def _load_pieces(path: Path, digest: str) -> PieceList | None:

@@ -1,12 +1,13 @@
-"""Questions to a worker of our own: what a source has, and how good real images alone would be."""
+"""Questions to a worker of our own: what a source has, how good real images alone would be, and what generators draw."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fednode.contract import ImageShape
-from fednode.recipe import recipes
+from fednode.recipe import generator_architecture, recipes
 from fednode.workers import Worker, WorkerSettings
 from fednode_cli.demo.federation import DEVICE, THREADS
 from fednode_cli.demo.homes import Shares, Source
@@ -15,42 +16,70 @@ IDLE_SECONDS = 3600.0
 
 Document = dict[str, Any]
 Request = tuple[str, Document]
+Told = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A generator's weights, by its label."""
+
+    label: str
+    digest: str
+    weights: Path
 
 
 def describe(source: str, log: Path) -> Source:
-    """What a data source has. Raises DataError if it can't be used."""
-    (found,) = _ask([("describe", {"source": source})], log, lambda _: None)
+    """What a data source has. Raises DataError if it can't be used, and WorkerError."""
+    (found,) = _ask([("describe", {"source": source})], log)
     shape = ImageShape(size=found["size"], channels=found["channels"])
     return Source(source, tuple(found["labels"]), shape)
 
 
-def baselines(source: Source, shares: Shares, log: Path, told: Callable[[int], None]) -> tuple[list[float], float]:
-    """The accuracy of each node on its own real images alone, and of all real images pooled.
+def compare(
+    source: Source, shares: Shares, generators: Sequence[Drawn], png: Path, log: Path, told: Told
+) -> tuple[list[float], float]:
+    """Draws real beside synthetic images into `png`; the accuracy of each node on its own real images alone, and of all pooled.
 
-    `told` hears how many of them are done. Raises WorkerError and DataError.
+    `told` hears how many steps are done, of which there are two more than nodes. Raises WorkerError and DataError.
     """
     own = [{"source": source.name, "labels": list(labels)} for labels in shares.values()]
-    requests = [("baseline", _baseline(source, parts)) for parts in ([part] for part in own)]
-    results = _ask([*requests, ("baseline", _baseline(source, own))], log, told)
-    accuracies = [result["accuracy"] for result in results]
-    return accuracies[:-1], accuracies[-1]
+    baselines = [_baseline(source, data) for data in (*([part] for part in own), own)]
+    _, *results = _ask([_samples(source, generators, png), *baselines], log, told)
+    *alone, pooled = [result["accuracy"] for result in results]
+    return alone, pooled
 
 
-def _baseline(source: Source, data: list[Document]) -> Document:
+def _baseline(source: Source, data: list[Document]) -> Request:
+    return "baseline", {**_common(source), "data": data, "test": {"source": source.name}}
+
+
+def _samples(source: Source, generators: Sequence[Drawn], png: Path) -> Request:
+    architecture = generator_architecture(recipes(source.image).preset, source.image).model_dump(mode="json")
+    drawn = [
+        {
+            "digest": one.digest,
+            "weights": str(one.weights),
+            "architecture": architecture,
+            "labels": [[one.label, 1]],  # counts share out a label among donors, and here each has one
+        }
+        for one in generators
+    ]
+    return "samples", {**_common(source), "data": {"source": source.name}, "generators": drawn, "out": str(png)}
+
+
+def _common(source: Source) -> Mapping[str, Any]:
     return {
-        "data": data,
-        "test": {"source": source.name},
         "image": source.image.model_dump(mode="json"),
         "labels": list(source.labels),
         "recipe": recipes(source.image).expert.model_dump(mode="json"),
     }
 
 
-def _ask(requests: Sequence[Request], log: Path, told: Callable[[int], None]) -> list[Document]:
+def _ask(requests: Sequence[Request], log: Path, told: Told = lambda _: None) -> list[Document]:
     return asyncio.run(_ask_worker(requests, log, told))
 
 
-async def _ask_worker(requests: Sequence[Request], log: Path, told: Callable[[int], None]) -> list[Document]:
+async def _ask_worker(requests: Sequence[Request], log: Path, told: Told) -> list[Document]:
     with log.open("ab") as stream:
         worker = Worker("serve", WorkerSettings(DEVICE, THREADS, IDLE_SECONDS, stream))
         results: list[Document] = []

@@ -54,4 +54,5 @@ def position(statuses: Statuses) -> str:
 
 
 def _has(status: Document, name: str, labels: tuple[str, ...]) -> bool:
-    return set(labels) <= status["gamma"].get(name, {}).keys()
+    found = status["gamma"].get(name, {})
+    return all(label in found for label in labels)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fednode.errors import RefusedError
-from fednode_cli.demo import asking, bench, goals, measures, pictures
-from fednode_cli.demo.federation import POLL_SECONDS, Federation
+from fednode.store import WEIGHTS
+from fednode_cli.demo import asking, bench, goals, measures
+from fednode_cli.demo.federation import POLL_SECONDS, Federation, Node
 from fednode_cli.demo.goals import Document
 from fednode_cli.demo.homes import Shares, Source, shares
 from fednode_cli.demo.interrupts import Interrupts
 from fednode_cli.demo.progress import Display
+from fednode_cli.output import note
 
 PHASES = ("start", "fit", "gather", "train", "evaluate", "baselines", "leave", "rebuild", "verify")
 ANSWERS_BEFORE = 10
@@ -112,25 +114,30 @@ def _build(stage: Stage, federation: Federation, names: Shares) -> None:
 
 def _measure(stage: Stage, federation: Federation) -> Document:
     """Accuracies and bytes of the whole federation, and the pictures."""
-    first = next(iter(federation.nodes.values())).client
+    first = next(iter(federation.nodes.values()))
     report = stage.options.report
     with stage.watch.phase("evaluate"):
         stage.display.stage("measures the experts and the products")
-        evaluation = first.evaluate(stage.source.name, confusion_png=str(report / "confusion.png"))
-        stage.display.stage("draws real beside synthetic images")
-        clients = {name: node.client for name, node in federation.nodes.items()}
-        pictures.draw_samples(clients, stage.options.work, report / "samples.png")
+        evaluation = first.client.evaluate(stage.source.name, confusion_png=str(report / "confusion.png"))
     with stage.watch.phase("baselines"):
-        count = len(stage.shares) + 1
-        stage.display.stage(f"trains {count} baselines on real images alone")
-        alone, pooled = bench.baselines(
+        count = len(stage.shares) + 2
+        stage.display.stage("draws real beside synthetic images, and trains baselines on real images alone")
+        alone, pooled = bench.compare(
             stage.source,
             stage.shares,
+            [drawn for node in federation.nodes.values() for drawn in _generators(node, first)],
+            report / "samples.png",
             stage.options.work / WORKER_LOG,
-            lambda done: stage.display.stage(f"trained {done} of {count} baselines"),
+            lambda done: stage.display.stage(f"pictures and baselines: {done} of {count}"),
         )
     accuracy = {"alone": alone, **measures.accuracies(evaluation, stage.shares), "pooled": pooled}
     return {"accuracy": accuracy, "bytes": measures.traffic(federation.statuses())}
+
+
+def _generators(node: Node, holder: Node) -> Iterator[bench.Drawn]:
+    """The generators of `node` as they lie in the store of `holder`."""
+    for label, digest in holder.last["gamma"][node.name].items():
+        yield bench.Drawn(label, digest, holder.home.store / node.peer_id / digest / WEIGHTS)
 
 
 def _leave(stage: Stage, federation: Federation) -> Document:
@@ -150,6 +157,8 @@ def _leave(stage: Stage, federation: Federation) -> Document:
             stage.display.stage(f"the others rebuild without {leaver.name}")
             statuses = federation.wait(goals.ready, stage.rest, stage.display.show)
             rebuilt_s = round(time.time() - signed_at, 2)
+    if questions.failures:
+        note(f"{len(questions.failures)} questions were not answered; the first: {questions.failures[0]}")
     after = _measure_again(stage, federation)
     unlearning = {
         "peer": leaver.name,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import timm
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -39,6 +38,8 @@ class Pool:
 
 def build(architecture: ExpertArchitecture) -> nn.Module:
     """The untrained network: (N, C, H, W) in data units -> logits (N, outputs); at most 64 px keep full size in the stem."""
+    import timm  # noqa: PLC0415  (three seconds of CPU, and a worker that meets no expert needs none of it)
+
     network: nn.Module = timm.create_model(
         architecture.name,
         num_classes=architecture.outputs,

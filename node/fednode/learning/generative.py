@@ -93,5 +93,5 @@ def posterior(
 def _softmin(energy: Tensor, terms: Sequence[Term], label: int) -> Tensor:
     """(N, L): -log of the mean of exp(-energy) over the label's terms, weighted by their counts."""
     members = [index for index, term in enumerate(terms) if term.label == label]
-    counts = torch.tensor([terms[index].count for index in members], dtype=torch.float64)
+    counts = torch.tensor([max(terms[index].count, 1) for index in members], dtype=torch.float64)
     return -torch.logsumexp(-energy[:, :, members] + (counts / counts.sum()).log(), dim=2)

@@ -2,14 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
-
-mpl.use("Agg")
-
-from matplotlib import pyplot
 
 Images = npt.NDArray[np.uint8]
 
@@ -17,7 +13,7 @@ Images = npt.NDArray[np.uint8]
 def draw_confusion(path: Path, tables: Mapping[str, list[list[int]]], labels: Sequence[str]) -> None:
     """One matrix for each product: rows are the true labels, columns the answers, shades are shares of the row."""
     side = max(4.0, 0.45 * len(labels))
-    figure, axes = pyplot.subplots(1, max(1, len(tables)), figsize=(side * max(1, len(tables)), side), squeeze=False)
+    figure, axes = _subplots(1, max(1, len(tables)), figsize=(side * max(1, len(tables)), side))
     for axis, (name, table) in zip(axes[0], tables.items(), strict=False):
         counts = np.array(table)
         axis.imshow(counts / np.maximum(counts.sum(1, keepdims=True), 1), cmap="Blues", vmin=0, vmax=1)
@@ -32,12 +28,11 @@ def draw_confusion(path: Path, tables: Mapping[str, list[list[int]]], labels: Se
                 axis.text(column, row, str(count), ha="center", va="center", fontsize=7, color=shade)
     figure.tight_layout()
     figure.savefig(path, dpi=120, format="png")
-    pyplot.close(figure)
 
 
 def draw_samples(path: Path, rows: Mapping[str, tuple[Images, Images]]) -> None:
     """For each label a row: real images on the left, synthetic ones on the right; each uint8 (N, C, H, W)."""
-    figure, axes = pyplot.subplots(len(rows), 2, figsize=(10, 0.55 * len(rows) + 0.6), squeeze=False)
+    figure, axes = _subplots(len(rows), 2, figsize=(10, 0.55 * len(rows) + 0.6))
     for pair, (label, both) in zip(axes, rows.items(), strict=True):
         for axis, images in zip(pair, both, strict=True):
             axis.imshow(_strip(images), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
@@ -48,7 +43,14 @@ def draw_samples(path: Path, rows: Mapping[str, tuple[Images, Images]]) -> None:
     axes[0][1].set_title("synthetic")
     figure.tight_layout()
     figure.savefig(path, dpi=120, format="png")
-    pyplot.close(figure)
+
+
+def _subplots(rows: int, columns: int, figsize: tuple[float, float]) -> tuple[Any, npt.NDArray[Any]]:
+    """A figure and its axes (rows, columns), without pyplot, whose windows and global state a worker has no use for."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  (most workers never draw)
+
+    figure = Figure(figsize=figsize)
+    return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def _strip(images: Images) -> Images:

@@ -52,20 +52,27 @@ def shares(counts: Sequence[int], total: int, cap_percent: int) -> list[int]:
     """`total` shared among donors in proportion to `counts`, none above `cap_percent` of it while others can give more.
 
     What a capped donor can't give goes to the others in proportion. With fewer donors than the cap allows for, the cap is an
-    equal share. Fractions go to the largest remainders, ties to the earlier donor.
+    equal share. Fractions go to the largest remainders, ties to the earlier donor; a count of 0 is taken as 1.
     """
-    cap = max(cap_percent / 100, 1 / len(counts)) * total
-    exact = [0.0] * len(counts)
-    free, left = list(range(len(counts))), float(total)
-    while free:
-        weight = sum(counts[i] for i in free)
-        over = [i for i in free if left * counts[i] / weight > cap + 1e-9]
-        for i in over or free:
-            exact[i] = cap if over else left * counts[i] / weight
-        left -= cap * len(over)
-        free = [i for i in free if i not in over] if over else []
+    weights = [max(count, 1) for count in counts]
+    return _rounded(_capped(weights, total, max(cap_percent / 100, 1 / len(counts)) * total), total)
+
+
+def _capped(weights: Sequence[int], total: float, cap: float) -> list[float]:
+    """`total` in proportion to `weights`; whoever is above `cap` gets the cap, and the others share what is left alike."""
+    whole = sum(weights)
+    over = [total * weight / whole > cap + 1e-9 for weight in weights]
+    if not any(over):
+        return [total * weight / whole for weight in weights]
+    others = [weight for weight, capped in zip(weights, over, strict=True) if not capped]
+    rest = iter(_capped(others, total - cap * sum(over), cap) if others else ())
+    return [cap if capped else next(rest) for capped in over]
+
+
+def _rounded(exact: Sequence[float], total: int) -> list[int]:
+    """Whole numbers that add up to `total`, by the largest remainders."""
     floors = [int(value + 1e-9) for value in exact]
-    by_remainder = sorted(range(len(counts)), key=lambda i: (-round(exact[i] - floors[i], 9), i))
+    by_remainder = sorted(range(len(exact)), key=lambda i: (-round(exact[i] - floors[i], 9), i))
     for i in by_remainder[: total - sum(floors)]:
         floors[i] += 1
     return floors

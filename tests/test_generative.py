@@ -1,0 +1,140 @@
+"""The generative product: equal to Bayes' rule where denoisers are exact, and independent of what is asked beside it."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from fednode.learning.generative import Term, common_noise, energies, noise_levels, posterior, scores
+from fednode.learning.sampler import Denoise, to_data
+from fednode.recipe import TeacherRecipe
+
+CPU = torch.device("cpu")
+SPREAD = 0.35
+SHAPE = (1, 3, 3)
+RECIPE = TeacherRecipe()
+
+
+def exact(mean: Tensor) -> Denoise:
+    """The best denoiser of N(mean, SPREAD^2): D(x; s) = (d^2 x + s^2 mean) / (d^2 + s^2)."""
+
+    def denoise(x: Tensor, sigma: Tensor) -> Tensor:
+        s2 = sigma[:, None, None, None] ** 2
+        return (SPREAD**2 * x + s2 * mean) / (SPREAD**2 + s2)
+
+    return denoise
+
+
+def means(count: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(7)
+    return [torch.rand(SHAPE, generator=generator) - 0.5 for _ in range(count)]
+
+
+def images(around: list[Tensor], each: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(8)
+    drawn = [mean + SPREAD * torch.randn((each, *SHAPE), generator=generator) for mean in around]
+    pixels = ((torch.cat(drawn) + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
+    return pixels, torch.arange(len(around)).repeat_interleave(each)
+
+
+def nearest_mean(pixels: Tensor, around: list[Tensor]) -> Tensor:
+    """Bayes' rule for Gaussians of one spread and equal priors."""
+    return torch.stack([(to_data(pixels) - mean).square().sum((1, 2, 3)) for mean in around], 1).argmin(1)
+
+
+def test_with_exact_denoisers_the_answer_is_that_of_bayes() -> None:
+    around = means(4)
+    pixels, truth = images(around, 100)
+    answer = posterior([Term(i, 10, exact(mean)) for i, mean in enumerate(around)], pixels, 4, RECIPE, CPU).argmax(1)
+    bayes = nearest_mean(pixels, around)
+    assert (answer == bayes).float().mean() > 0.9
+    assert (answer == truth).float().mean() > (bayes == truth).float().mean() - 0.05
+
+
+def test_the_energy_of_an_exact_denoiser_is_that_of_the_closed_form() -> None:
+    mean, x = means(1)[0], means(2)[1]
+    levels = torch.tensor([0.3, 2.0])
+    noise = torch.randn((1, 2, *SHAPE), generator=torch.Generator().manual_seed(1))
+    found = energies(exact(mean), x[None], noise, levels)[0]
+    for index, s in enumerate((0.3, 2.0)):
+        error = (s**2 * (mean - x) + SPREAD**2 * s * noise[0, index]) / (SPREAD**2 + s**2)
+        assert float(found[index]) == pytest.approx(float(error.square().sum()) / s**2, rel=1e-4)
+
+
+def test_levels_are_ten_from_a_fifth_to_sixteen_times_that_by_equal_factors() -> None:
+    levels = noise_levels(RECIPE).tolist()
+    assert len(levels) == 10
+    assert (levels[0], levels[-1]) == pytest.approx((0.2, 3.2))
+    factors = [after / before for before, after in pairwise(levels)]
+    assert factors == pytest.approx([16 ** (1 / 9)] * 9, rel=1e-5)
+
+
+def test_an_answer_does_not_depend_on_the_images_beside_it() -> None:
+    around = means(3)
+    pixels, _ = images(around, 30)
+    terms = [Term(i, 10, exact(mean)) for i, mean in enumerate(around)]
+    together = posterior(terms, pixels, 3, RECIPE, CPU)
+    alone = posterior(terms, pixels[41:42], 3, RECIPE, CPU)
+    assert torch.allclose(together[41], alone[0], atol=1e-6)
+
+
+def test_noise_follows_from_the_image_and_is_unit_normal() -> None:
+    pixels, _ = images(means(2), 60)
+    noise = common_noise(pixels, 10)
+    assert (noise == common_noise(pixels.clone(), 10)).all()
+    assert not (noise[0] == noise[1]).any()
+    assert abs(float(noise.mean())) < 0.05
+    assert float(noise.std()) == pytest.approx(1, abs=0.05)
+
+
+def test_two_equal_donors_of_a_label_are_as_good_as_one() -> None:
+    around = means(3)
+    pixels, _ = images(around, 10)
+    single = [Term(i, 30, exact(mean)) for i, mean in enumerate(around)]
+    double = [*single[:2], Term(2, 10, exact(around[2])), Term(2, 20, exact(around[2]))]
+    assert torch.allclose(
+        posterior(double, pixels, 3, RECIPE, CPU), posterior(single, pixels, 3, RECIPE, CPU), atol=1e-5
+    )
+
+
+def test_a_label_with_two_donors_explains_what_either_of_them_explains() -> None:
+    around = means(4)
+    pixels, truth = images(around, 60)
+    terms = [Term(min(i, 2), 10, exact(mean)) for i, mean in enumerate(around)]
+    answer = posterior(terms, pixels, 3, RECIPE, CPU).argmax(1)
+    assert (answer == truth.clamp(max=2)).float().mean() > 0.8
+
+
+def test_donors_are_mixed_by_their_counts_before_levels_are_normalised() -> None:
+    terms = [Term(0, 3, exact(means(1)[0])), Term(0, 1, exact(means(1)[0])), Term(1, 5, exact(means(1)[0]))]
+    energy = torch.tensor([[[1.0, 2.0, 4.0], [9.0, 3.0, 1.0]]], dtype=torch.float64)
+    mixed = [-math.log(0.75 * math.exp(-a) + 0.25 * math.exp(-b)) for a, b in ((1, 2), (9, 3))]
+    # of two labels each level's energies are one spread above and one below their mean
+    expected = [1.0 - 1.0, -1.0 + 1.0]
+    assert mixed[0] < 4
+    assert mixed[1] > 1
+    assert scores(energy, terms, 2)[0].tolist() == pytest.approx(expected, abs=1e-9)
+
+
+def test_each_level_counts_alike_whatever_its_scale() -> None:
+    terms = [Term(label, 1, exact(means(1)[0])) for label in range(3)]
+    energy = torch.rand((5, 4, 3), generator=torch.Generator().manual_seed(3), dtype=torch.float64) / 100
+    scaled = energy * torch.tensor([1.0, 0.1, 3.0, 0.01], dtype=torch.float64)[None, :, None]
+    assert torch.allclose(scores(energy, terms, 3), scores(scaled, terms, 3))
+
+
+def test_a_single_label_is_certain() -> None:
+    pixels, _ = images(means(1), 3)
+    assert posterior([Term(0, 5, exact(means(1)[0]))], pixels, 1, RECIPE, CPU).tolist() == [[1.0]] * 3
+
+
+def test_a_higher_temperature_makes_answers_softer_and_keeps_their_order() -> None:
+    around = means(3)
+    pixels, _ = images(around, 20)
+    terms = [Term(i, 10, exact(mean)) for i, mean in enumerate(around)]
+    cold = posterior(terms, pixels, 3, TeacherRecipe(temperature_milli=1000), CPU)
+    warm = posterior(terms, pixels, 3, TeacherRecipe(temperature_milli=4000), CPU)
+    assert (cold.argmax(1) == warm.argmax(1)).all()
+    assert (cold.max(1).values > warm.max(1).values).all()

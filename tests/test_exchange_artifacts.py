@@ -1,14 +1,21 @@
 """Weights between nodes, over real sockets: fetched, pushed, relayed, resumed, checked."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from exchanging import LIMITS, Node, asynchronous, nodes, until, weights
+from exchanging import CONTRACT, LIMITS, MemoryDesk, Node, asynchronous, nodes, until, weights
+
+from fednode.exchange.exchange import Exchange
+from fednode.exchange.stream import Stream
 from fednode.lineage import Pair
-from fednode_crypto.digest import PIECE_SIZE
+from fednode.store import Partial, Store
+from fednode_crypto.digest import PIECE_SIZE, PieceList
 from fednode_crypto.identity import Identity
 
+KEY = ("received", "generator")
 BIG = weights(6 * PIECE_SIZE + 12_345)  # over the 4 MiB that one gRPC message may have
 
 
@@ -201,41 +208,47 @@ async def test_a_full_disk_blocks_the_fetch_and_not_the_node():
         assert one.desk.files[pair] == BIG
 
 
+def paced(node: Node, pause: Callable[[int], float]) -> None:
+    """Let a node wait so many seconds before it sends its n-th message of a transfer (the piece list is the first)."""
+    transfers = node.exchange._hub.giver._transfers
+    give = transfers.give
+
+    class Paced:
+        def __init__(self, stream: Stream) -> None:
+            self._stream, self.peer, self.read, self._sent = stream, stream.peer, stream.read, 0
+
+        async def write(self, message: object, idle: float) -> None:
+            self._sent += 1
+            await asyncio.sleep(pause(self._sent))
+            await self._stream.write(message, idle)
+
+    transfers.give = lambda stream, pair: give(Paced(stream), pair)
+
+
 @asynchronous
 async def test_a_peer_that_stalls_fails_in_the_idle_limit_with_both_byte_counts():
-    async with nodes(2, replace(LIMITS, idle=0.3)) as (one, two):
+    async with nodes(2, replace(LIMITS, idle=0.4)) as (one, two):
         lack(one, two, BIG)
-        asked = asyncio.Event()
-
-        async def silent(stream, pair):
-            asked.set()
-            await asyncio.sleep(5)
-
-        two.exchange._hub.giver.give = silent
+        paced(two, lambda sent: 20 if sent == 4 else 0)
         await two.knows(lists=[one])
         await one.knows(two)
         await until(lambda: one.desk.faults)
-        assert asked.is_set()
-        assert one.desk.faults[0][1].code == "stalled"
+        error = one.desk.faults[0][1]
+        assert error.code == "stalled"
+        assert f"{2 * PIECE_SIZE} of {len(BIG)} bytes" in str(error)
 
 
 @asynchronous
 async def test_a_slow_peer_is_no_stalled_one():
     async with nodes(2, replace(LIMITS, idle=0.4)) as (one, two):
         pair = lack(one, two, BIG)
-        give = two.exchange._hub.giver._transfers.give
-
-        class Slow:
-            def __init__(self, stream):
-                self._stream, self.peer, self.read = stream, stream.peer, stream.read
-
-            async def write(self, message, idle):
-                await asyncio.sleep(0.15)
-                await self._stream.write(message, idle)
-
-        two.exchange._hub.giver._transfers.give = lambda stream, pair: give(Slow(stream), pair)
+        paced(two, lambda sent: 0.15)
         await two.knows(lists=[one])
         await one.knows(two)
+        await until(lambda: one.exchange.links()[two.id].fetching)
+        await until(lambda: one.exchange.links()[two.id].fetching[0].here)
+        fetching = one.exchange.links()[two.id].fetching[0]
+        assert (fetching.pair, fetching.size, fetching.here % PIECE_SIZE) == (pair, len(BIG), 0)
         await until(lambda: one.desk.arrivals)
         assert one.desk.files[pair] == BIG
         assert one.desk.faults == []
@@ -251,3 +264,42 @@ async def test_an_artifact_of_a_stranger_is_served_by_who_holds_it():
         await two.knows(one)
         await one.knows(two)
         await until(lambda: pair in one.desk.files)
+
+
+class StoreDesk(MemoryDesk):
+    """A node whose weights are on the disk."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.store = Store(root, free=lambda _: 2**40)
+
+    def pieces(self, pair: Pair) -> PieceList | None:
+        return self.store.pieces(pair) if pair in self.store.files() else None
+
+    def partial(self, pair: Pair, pieces: PieceList) -> Partial:
+        return self.store.partial(pair, pieces)
+
+
+@asynchronous
+async def test_a_restart_resumes_what_is_on_the_disk(tmp_path):
+    async with nodes(1) as (holder,):
+        node, pair = Node(), holder.desk.hold(holder.id, BIG)
+        await holder.knows(lists=[node])
+
+        async def run(desk: StoreDesk, pause: Callable[[int], float], enough: Callable[[], object]) -> None:
+            desk.listed = {holder.id}
+            desk.offer(holder.id, BIG)
+            paced(holder, pause)
+            exchange = Exchange(node.identity, CONTRACT, desk, LIMITS)
+            exchange.want([pair])
+            await exchange.start(None)
+            await exchange.set_peers({holder.id: holder.address})
+            await until(enough)
+            await exchange.stop(1)
+
+        first = StoreDesk(tmp_path / "store")
+        await run(first, lambda sent: 20 if sent == 5 else 0, lambda: first.counted.get(KEY, 0) == 3 * PIECE_SIZE)
+        again = StoreDesk(tmp_path / "store")
+        await run(again, lambda sent: 0, lambda: again.arrivals)
+        assert again.store.path(pair).read_bytes() == BIG
+        assert again.counted[KEY] == len(BIG) - 3 * PIECE_SIZE

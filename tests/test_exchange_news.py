@@ -3,6 +3,7 @@
 import asyncio
 
 from exchanging import asynchronous, nodes, until
+
 from fednode.book import News
 
 A, B, C = (News("catalogue", name, (b"manifest of " + name,)) for name in (b"a", b"b", b"c"))

@@ -52,6 +52,7 @@ log = logging.getLogger("fednode.daemon")
 def run(home: Home, settings: Settings) -> int:
     """Run the daemon of a home until it is stopped; the exit code. Raises FednodeError if it can't start."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # the exchange says in its own words what went wrong
+    os.umask(0o077)  # whatever this process makes is for its owner alone
     ensure_home(home)
     with Lock(home), open_core(home, settings) as core, (home.logs / "workers.log").open("ab") as worker_log:
         return asyncio.run(
@@ -144,7 +145,8 @@ class Daemon:
         """Plan, and do at once what needs no worker; then hand on the rest."""
         for _ in range(MAX_ROUNDS):
             current = self._observe()
-            self._erase(current.erase)
+            if current.erase:
+                self._erase(current.erase)
             signing = [job for job in current.jobs if isinstance(job, Sign | Publish | Confirm)]
             if not signing and not current.erase:
                 break
@@ -234,8 +236,9 @@ class Daemon:
         due = [IDLE_SECONDS]
         if self._plan is not None and self._plan.missing:
             due.append(max(self._gather.passes_at() - now, WAITING_SECONDS))
-        if (retry := self._jobs.retry_at()) is not None:
-            due.append(max(retry - now, WAITING_SECONDS))
+        for at in (self._jobs.retry_at(), self._build.idle_until(), self._serve.idle_until()):
+            if at is not None:
+                due.append(max(at - now, WAITING_SECONDS))
         return min(due)
 
     def _observe(self) -> Plan:
@@ -248,22 +251,21 @@ class Daemon:
 
     def _erase(self, pairs: tuple[Pair, ...]) -> None:
         """Rule 3. What was recorded and not erased when a crash came is planned, and so erased, again."""
-        if not pairs:
-            return
         gone = frozenset(pairs)
         for worker in (self._build, self._serve):
             if worker.holds(gone):
                 worker.end("it holds weights that are void")
-        known = {manifest.pair: manifest for manifest in self.core.book.word().manifests.values()}
-        own = {pair for pair in pairs if pair.issuer == self.core.me}
-        given_up = {pair for pair in own & known.keys() if known[pair].kind == "generator"}  # though listed until we publish
-        offered = cores.word(self.core).offers().keys() - given_up
+        word = cores.word(self.core)
+        known = {manifest.pair: manifest for manifest in word.manifests.values()} | word.offers()
+        own = {pair for pair in gone & known.keys() if pair.issuer == self.core.me}
+        given_up = {pair for pair in own if known[pair].kind == "generator"}  # though listed until we publish
+        offered = word.offers().keys() - given_up
         with self.core.ledger.transaction("erase"):
             for pair in known.keys() & gone:
                 if not {pair, *known[pair].lineage} <= offered:
                     self.core.ledger.record_erasure(pair, known[pair].kind)
             for job in self.core.ledger.jobs():
-                if (job.result or {}).get("digest") in {pair.digest for pair in own}:
+                if (self.core.me, (job.result or {}).get("digest")) in gone:
                     self.core.ledger.drop_job(job.digest)
         for pair in pairs:
             self.core.store.erase(pair)

@@ -49,7 +49,7 @@ class NodeDesk:
         """Check and keep a statement; True if it is new."""
         new = self._core.book.accept(news)
         if new:
-            self._core.ledger.record_event(f"accepted {news.kind}", peer=sender)
+            self._note(f"accepted {news.kind}", peer=sender)
             self._changed()
         return new
 
@@ -74,7 +74,7 @@ class NodeDesk:
 
     def completed(self, pair: Pair, bytes_received: int, sender: PeerId) -> None:
         """An artifact has become complete."""
-        self._core.ledger.record_event("received", digest=pair.digest, peer=sender, bytes=bytes_received)
+        self._note("received", digest=pair.digest, peer=sender, bytes=bytes_received)
         self.last_block = ""
         self._changed()
 
@@ -87,15 +87,26 @@ class NodeDesk:
         """A peer's fault, for the log and the status."""
         log.warning("%s: %s", self._core.name_of(peer), error)
         self.last_fault[peer] = str(error)
-        self._core.ledger.record_event("refused", peer=peer, code=error.code)
+        self._note("refused", peer=peer, code=error.code)
 
     def count(self, direction: Direction, kind: Traffic, size: int) -> None:
         """Bytes of statements and weights on the wire; `flush` keeps them, since a write for each message would be slow."""
         self._counted[direction, kind] += size
 
     def flush(self) -> None:
-        """Keep the counts of bytes in the ledger."""
-        with self._core.ledger.transaction("bytes"):
-            for (direction, kind), size in self._counted.items():
-                self._core.ledger.count_bytes(direction, kind, size)
-        self._counted.clear()
+        """Keep the counts of bytes in the ledger; on a full disk they wait for the next time."""
+        try:
+            with self._core.ledger.transaction("bytes"):
+                for (direction, kind), size in self._counted.items():
+                    self._core.ledger.count_bytes(direction, kind, size)
+        except StorageError as error:
+            self.last_block = str(error)
+        else:
+            self._counted.clear()
+
+    def _note(self, kind: str, **fields: str | float | None) -> None:
+        """Add to the history; that the disk is full is no reason to give up what the line is about."""
+        try:
+            self._core.ledger.record_event(kind, **fields)
+        except StorageError as error:
+            self.last_block = str(error)

@@ -1,8 +1,8 @@
 """Jobs: runs what a plan says, one build at a time, and remembers what came of it.
 
 Rule 1: a job that the newest plan does not name any more is cancelled.
-Rule 2: own images that can't be used end a job for good; a crash, want of memory or of space is tried again after a pause that
-        grows, and after MAX_TRIES waits for a restart or a rescan.
+Rule 2: own images that can't be used end a job for good; a crash or want of memory is tried again after a pause that grows,
+        and after MAX_TRIES waits for a restart or a rescan; want of space is tried again for ever.
 Rule 3: building waits for a slot; checking and answering never do.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from fednode import core as cores
 from fednode.core import Core
-from fednode.errors import DataError, FednodeError, WorkerError
+from fednode.errors import DataError, FednodeError, StorageError, WorkerError
 from fednode.lineage import Lineage, Pair
 from fednode.plan import AuditJob, Check, Expert, Fit, Job, OwnLabel, Scan, spec_digest
 from fednode.slots import slot, slot_names
@@ -164,9 +164,10 @@ class Jobs:
 
     async def _scan(self) -> None:
         result = await self._ask(Scan(), "scan", self._data(), frozenset())
-        self._core.scanned = tuple(OwnLabel(**found) for found in result["labels"])
+        scanned = tuple(OwnLabel(**found) for found in result["labels"])
         self._core.ledger.set_scan(result)
-        self._core.ledger.record_event("scanned", count=len(self._core.scanned))
+        self._core.ledger.record_event("scanned", count=len(scanned))
+        self._core.scanned = scanned
 
     async def _check(self, pair: Pair) -> None:
         manifest = cores.stock(self._core).offered.get(pair)
@@ -240,7 +241,12 @@ class Jobs:
         if code == "cancelled":
             return
         log.warning("%s failed: %s", title(job), error)
-        self._core.ledger.record_event("job", job=title(job), state="failed", code=code)
+        try:
+            self._remember(job, code, error)
+        except StorageError as full:
+            self._pause(job, "storage", full)
+
+    def _remember(self, job: Job, code: str, error: FednodeError) -> None:
         if code == "data-changed":
             self._core.scanned = None
         elif isinstance(error, DataError) and isinstance(job, Fit | AuditJob | Expert):
@@ -249,11 +255,12 @@ class Jobs:
             self._pause(job, code, error)
         if isinstance(job, Scan) and isinstance(error, DataError) and self._core.ledger.scan() is None:
             self.fatal = error
+        self._core.ledger.record_event("job", job=title(job), state="failed", code=code)
 
     def _pause(self, job: Job, code: str, error: FednodeError) -> None:
         tries = self.failures[key(job)].tries + 1 if key(job) in self.failures else 1
-        again = tries < MAX_TRIES and not isinstance(error, DataError)
-        pause = FIRST_PAUSE_SECONDS * 4 ** (tries - 1) if again else LONG_PAUSE_SECONDS
+        again = isinstance(error, StorageError) or (tries < MAX_TRIES and not isinstance(error, DataError))
+        pause = FIRST_PAUSE_SECONDS * 4 ** min(tries - 1, MAX_TRIES - 2) if again else LONG_PAUSE_SECONDS
         self.failures[key(job)] = Failure(title(job), code, str(error), tries, time.monotonic() + pause)
 
     def _data(self) -> dict[str, Any]:

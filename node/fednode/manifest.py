@@ -9,7 +9,7 @@ from fednode.lineage import Pair
 from fednode.recipe import Architecture
 from fednode.statement import MAX_INTEGER, Digest, PeerIdText, Reason, Statement
 
-MAX_WEIGHTS = 64 * 1024**3
+MAX_WEIGHTS = 32 * 1024**3
 MAX_INPUTS = 1024
 
 Kind = Literal["generator", "classifier", "expert"]
@@ -30,7 +30,7 @@ class Weights(Value):
 
     digest: Digest
     size: Annotated[int, Field(ge=1, le=MAX_WEIGHTS)]
-    piece_size: Annotated[int, Field(ge=1024, le=16 * 1024**2)]
+    piece_size: Annotated[int, Field(ge=1024, le=1024**2)]
 
 
 class Numerics(Value):

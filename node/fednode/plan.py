@@ -7,7 +7,7 @@ Rule 4: the expert waits until every declared generator is here, or until the ga
 Rule 5: what is not wanted any more is erased before anything is built, and a receipt follows once the new expert stands.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -171,15 +171,13 @@ def plan(state: State) -> Plan:
 
 
 def _to_erase(state: State) -> Lineage:
-    """Files that are void, bad or tainted by a peer, and own files that are neither a wanted generator nor the wanted expert."""
+    """Files that are void, bad or tainted, and own files that are neither a wanted generator nor the wanted expert."""
     offered = {} if state.own.left else state.word.offers()
-    lineages = {manifest.pair: frozenset(manifest.lineage) for manifest in state.word.manifests.values()}
+    lineages = _lineages(state.word.manifests.values()) | _lineages(offered.values())
     unwanted = inventory.to_erase(offered, state.held, lineages)
-    theirs = frozenset(
-        pair for pair in unwanted if _is_theirs(state.me, pair, lineages.get(pair, frozenset()) - offered.keys())
-    )
+    theirs = frozenset(pair for pair in unwanted if pair.issuer != state.me)
     if state.own.scan is None:
-        return theirs
+        return theirs | _tainted(state.me, unwanted - theirs, lineages, offered.keys())
     ours = frozenset(pair for pair in state.held.files if pair.issuer == state.me)
     unsure = ours - _results(state, (fit_spec(state, own) for own in _own_labels(state)))
     stock = inventory.take(state.word, state.held.without(theirs | unsure))
@@ -187,9 +185,16 @@ def _to_erase(state: State) -> Lineage:
     return theirs | (unsure - _results(state, (spec,) if spec else ()))
 
 
-def _is_theirs(me: PeerId, pair: Pair, void: Lineage) -> bool:
-    """Whether a file is a peer's, or ours and made from something of a peer that is void."""
-    return any(origin.issuer != me for origin in {pair, *void})
+def _lineages(manifests: Iterable[Manifest]) -> dict[Pair, Lineage]:
+    """Equal specs give equal weights, so a pair can have several manifests; the one on offer is to come last."""
+    return {manifest.pair: frozenset(manifest.lineage) for manifest in manifests}
+
+
+def _tainted(me: PeerId, ours: Lineage, lineages: Mapping[Pair, Lineage], offered: Set[Pair]) -> Lineage:
+    """Own experts that descend from something void of a peer: they go before the own images are known."""
+    return frozenset(
+        pair for pair in ours if any(void.issuer != me for void in lineages.get(pair, frozenset()) - offered)
+    )
 
 
 def _results(state: State, specs: Iterable[Spec]) -> Lineage:

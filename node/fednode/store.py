@@ -50,7 +50,10 @@ def free_bytes(folder: Path) -> int:
 
 
 class Store:
-    """One folder of weight files; one process at a time may open it. `free` tells the free bytes of a disk."""
+    """One folder of weight files; one process at a time may open it, `ingest` and `verify` may run in a thread beside it.
+
+    `free` tells the free bytes of a disk.
+    """
 
     def __init__(self, root: Path, limits: StoreLimits | None = None, free: Callable[[Path], int] = free_bytes) -> None:
         self._root = root
@@ -202,13 +205,13 @@ class Store:
 
     def _make_room(self, size: int, besides: Pair | None = None) -> None:
         """Raise StorageError unless `size` more bytes fit beside all that is here or was begun."""
-        begun = {pair: pieces.size for pair, pieces in self._partial.items() if pair != besides}
+        begun = {pair: pieces.size for pair, pieces in dict(self._partial).items() if pair != besides}
         reserved = sum(whole - disk.size(self._folder(pair) / PARTIAL) for pair, whole in begun.items())
         if size + reserved + self._limits.spare > self._free(self._root):
             raise StorageError(
                 f"The disk has no room for {size} more bytes.", "Free some space; the node goes on by itself."
             )
-        held = sum(pieces.size for pieces in self._held.values())
+        held = sum(pieces.size for pieces in list(self._held.values()))
         if size + held + sum(begun.values()) > self._limits.total:
             raise StorageError(f"The store would grow over its limit of {self._limits.total} bytes.")
 

@@ -98,9 +98,13 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
+    def idle_until(self) -> float | None:
+        """When a warm worker ends if nobody asks it anything (steady clock)."""
+        return self._last_used + self._settings.idle_timeout if self.state == "warm" else None
+
     def end_if_idle(self) -> None:
         """End a warm worker that nobody asked anything for the idle timeout."""
-        if self.state == "warm" and time.monotonic() - self._last_used > self._settings.idle_timeout:
+        if (end := self.idle_until()) is not None and time.monotonic() > end:
             self.end("idle")
 
     async def close(self) -> None:

@@ -50,7 +50,7 @@ def compare(
 
 
 def _baseline(source: Source, data: list[Document]) -> Request:
-    return "baseline", {**_common(source), "data": data, "test": {"source": source.name}}
+    return "baseline", {**_common(source), "data": data, "test": _all(source)}
 
 
 def _samples(source: Source, generators: Sequence[Drawn], png: Path) -> Request:
@@ -64,7 +64,11 @@ def _samples(source: Source, generators: Sequence[Drawn], png: Path) -> Request:
         }
         for one in generators
     ]
-    return "samples", {**_common(source), "data": {"source": source.name}, "generators": drawn, "out": str(png)}
+    return "samples", {**_common(source), "data": _all(source), "generators": drawn, "out": str(png)}
+
+
+def _all(source: Source) -> Document:
+    return {"source": source.name, "labels": None}
 
 
 def _common(source: Source) -> Mapping[str, Any]:

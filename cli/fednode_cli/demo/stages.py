@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fednode.errors import RefusedError
+from fednode.errors import FednodeError, RefusedError
 from fednode.store import WEIGHTS
 from fednode_cli.demo import asking, bench, goals, measures
 from fednode_cli.demo.federation import POLL_SECONDS, Federation, Node
@@ -19,6 +19,7 @@ from fednode_cli.output import note
 PHASES = ("start", "fit", "gather", "train", "evaluate", "baselines", "leave", "rebuild", "verify")
 ANSWERS_BEFORE = 10
 ANSWERS_AT_FULL_SPEED = 20
+ANSWERS_SECONDS = 300.0
 WORKER_LOG = "workers.log"
 
 
@@ -173,8 +174,12 @@ def _leave(stage: Stage, federation: Federation) -> Document:
 
 
 def _until(questions: asking.Asking, since: float, count: int, federation: Federation, stage: Stage) -> None:
-    """Wait until every node has given that many answers since then."""
+    """Wait until every node has given that many answers since then. Raises FednodeError if one gives none for long."""
+    deadline = time.monotonic() + ANSWERS_SECONDS
     while questions.least(since) < count:
+        if time.monotonic() > deadline:
+            why = f"The last error: {questions.failures[-1]}" if questions.failures else "None has failed."
+            raise FednodeError(f"A node has not answered {count} questions in {ANSWERS_SECONDS:.0f} seconds.", why)
         stage.display.show(federation.statuses())
         time.sleep(POLL_SECONDS)
 

@@ -1,6 +1,6 @@
 """What the demo found, for people: tables in the order in which one asks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fednode_cli import units
 from fednode_cli.demo.budgets import budgets
@@ -9,20 +9,26 @@ from fednode_cli.demo.homes import shares
 from fednode_cli.demo.stages import PHASES
 from fednode_cli.output import Block, Grid
 
+NAMED = {"product": "product of experts", "generative": "generative product", "chosen": "what predict uses"}
+NO_TEST_PART = "A folder has no test part, so these are accuracies on the training images."
+
 
 def blocks(found: Document) -> list[Block]:
     """The whole view of the demo's document."""
-    return [
-        f"{found['nodes']} nodes on {found['data']}, accuracy on test images"
-        + (
-            " (a folder has no test part: these are the training images)" if found["data"].startswith("folder:") else ""
-        ),
-        _nodes(found),
-        _products(found),
-        _traffic(found["bytes"]),
-        _unlearning(found),
-        _seconds(found),
-    ]
+    return list(_blocks(found))
+
+
+def _blocks(found: Document) -> Iterator[Block]:
+    left = found["unlearning"]["peer"]
+    yield f"Accuracy of {found['nodes']} nodes on {found['data']}, before and after {left} left"
+    if found["data"].startswith("folder:"):
+        yield NO_TEST_PART
+    yield _nodes(found)
+    yield _products(found)
+    yield f"After the leave only the labels that are still covered count: {' '.join(found['after']['labels'])}"
+    yield Grid("Sent by all nodes before the leave", ("what", "size"), _traffic(found["bytes"]))
+    yield Grid(f"{left} leaves", (), _unlearning(found["unlearning"]))
+    yield Grid("Time, budgets for digits on two cores", ("phase", "took", "budget"), _seconds(found))
 
 
 def verdict(identical: bool | None) -> str:
@@ -30,35 +36,33 @@ def verdict(identical: bool | None) -> str:
     return {True: "yes", False: "NO", None: "not verified"}[identical]
 
 
-def _nodes(found: Document) -> Block:
-    before, after = found["accuracy"], found["after"]
-    rebuilt: Sequence[float | None] = [*after["experts"], None]
-    rows = zip(
-        shares(found["labels"], found["nodes"]).items(), before["alone"], before["experts"], rebuilt, strict=True
+def _nodes(found: Document) -> Grid:
+    before = found["accuracy"]
+    after: Sequence[float | None] = [*found["after"]["experts"], None]
+    own = shares(found["labels"], found["nodes"]).items()
+    rows = tuple(
+        (name, " ".join(labels), units.number(alone), units.number(expert), units.number(rebuilt))
+        for (name, labels), alone, expert, rebuilt in zip(own, before["alone"], before["experts"], after, strict=True)
     )
-    cells = tuple(
-        (name, " ".join(labels), units.number(alone), units.number(expert), units.number(later))
-        for (name, labels), alone, expert, later in rows
-    )
-    return Grid("Nodes", ("node", "own labels", "alone", "expert", "rebuilt expert"), cells)
+    return Grid("", ("node", "own labels", "alone", "expert", "rebuilt expert"), rows)
 
 
-def _products(found: Document) -> Block:
+def _products(found: Document) -> Grid:
     before, after = found["accuracy"], found["after"]
-    title = f"All nodes, and after {found['unlearning']['peer']} left (labels {' '.join(after['labels'])})"
-    named = {"product": "product of experts", "generative": "generative product", "chosen": "what predict uses"}
-    rows = tuple((text, units.number(before[name]), units.number(after[name])) for name, text in named.items())
-    return Grid(title, ("", "all", "after"), (*rows, ("pooled real data", units.number(before["pooled"]), "-")))
+    rows = [(text, units.number(before[name]), units.number(after[name])) for name, text in NAMED.items()]
+    return Grid(
+        "", ("all nodes", "before", "after"), (*rows, ("pooled real data", units.number(before["pooled"]), "-"))
+    )
 
 
-def _traffic(counts: Document) -> Block:
-    rows = tuple((name, units.size(counts[name])) for name in ("generators", "experts", "wire"))
-    return Grid("Sent by all nodes until all experts were everywhere", ("what", "size"), rows)
+def _traffic(counts: Document) -> tuple[tuple[str, ...], ...]:
+    rest = counts["wire"] - counts["generators"] - counts["experts"]
+    parts = {**counts, "statements": rest}
+    return tuple((name, units.size(parts[name])) for name in ("generators", "experts", "statements", "wire"))
 
 
-def _unlearning(found: Document) -> Block:
-    seen = found["unlearning"]
-    rows = (
+def _unlearning(seen: Document) -> tuple[tuple[str, ...], ...]:
+    return (
         ("last tainted answer after the signature", f"{seen['stopped_ms']:.0f} ms"),
         ("tainted answers after the signature", str(seen["tainted_answers_seen"])),
         ("answers before and after", f"{seen['answers_before']} and {seen['answers_after']}"),
@@ -68,12 +72,11 @@ def _unlearning(found: Document) -> Block:
         ("erased on all nodes", ", ".join(f"{count} {kind}s" for kind, count in seen["erased"].items()) or "nothing"),
         ("bit-identical to a federation without it", verdict(seen["bit_identical"])),
     )
-    return Grid(f"{seen['peer']} leaves", (), rows)
 
 
-def _seconds(found: Document) -> Block:
+def _seconds(found: Document) -> tuple[tuple[str, ...], ...]:
     spent = found["seconds"]
     allowed = budgets(shares(found["labels"], found["nodes"])) if found["data"].startswith("digits") else {}
     rows = [(name, units.duration(spent[name]), units.duration(allowed.get(name))) for name in PHASES]
-    total = ("total", units.duration(spent["total"]), units.duration(sum(allowed.values()) if allowed else None))
-    return Grid("Time (budget: digits on two cores)", ("phase", "took", "budget"), (*rows, total))
+    total = sum(allowed.values()) if allowed else None
+    return (*rows, ("total", units.duration(spent["total"]), units.duration(total)))

@@ -70,7 +70,7 @@ class Dialler:
             await self._hub.watch(session, line.watch())
             await session.unused()
         except PeerError as error:
-            if error.code == "not-allowed" and self._desk.may_call(peer):
+            if error.code == "barred" and self._desk.may_call(peer):
                 await self._receipts(line, peer)
             raise
 

@@ -23,7 +23,8 @@ _STATUS = {
     "replaced": grpc.StatusCode.ABORTED,
     "cut": grpc.StatusCode.UNAVAILABLE,
 }
-NO_FAULT = frozenset({"unreachable", "refused", "cut", "replaced", "not-here", "busy"})  # nobody did wrong
+# Nobody did wrong, or the wrong is ours to judge: shown with the link, and not told to the desk.
+NO_FAULT = frozenset({"unreachable", "refused", "barred", "cut", "replaced", "not-here", "not-allowed", "busy"})
 _TELLING = ("other-contract", "other-version")
 
 # The texts are those of gRPC's C core; a test holds each of them.
@@ -37,8 +38,8 @@ _CAUSES = (
     ("Socket closed", "refused", "{} at {} closed the connection: it may not list this node."),
 )
 _ANSWERS = {
-    grpc.StatusCode.PERMISSION_DENIED: ("not-allowed", "{} at {} does not let this node take part."),
-    grpc.StatusCode.UNAUTHENTICATED: ("not-allowed", "{} at {} does not know this node's key."),
+    grpc.StatusCode.PERMISSION_DENIED: ("barred", "{} at {} does not let this node take part."),
+    grpc.StatusCode.UNAUTHENTICATED: ("barred", "{} at {} does not know this node's key."),
     grpc.StatusCode.UNIMPLEMENTED: ("other-version", "{} at {} speaks another protocol."),
     grpc.StatusCode.DEADLINE_EXCEEDED: ("unreachable", "{} at {} did not answer in time."),
     grpc.StatusCode.NOT_FOUND: ("not-here", "{} at {} does not hold the artifact now."),

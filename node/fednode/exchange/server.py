@@ -36,7 +36,11 @@ class Service(rpc.ExchangeServicer):  # type: ignore[misc]
     async def Watch(self, _requests: Any, stream: Stream) -> None:  # noqa: N802
         """Talk with the caller until one of us ends it."""
         self._reception.check(stream.peer)
-        await self._hub.watch(Session(stream.peer, self._limits), stream)
+        try:
+            await self._hub.watch(Session(stream.peer, self._limits), stream)
+        except PeerError as error:
+            self._hub.refused(stream.peer, error)
+            raise
 
     async def Fetch(self, _requests: Any, stream: Stream) -> None:  # noqa: N802
         """Give the caller an artifact."""

@@ -12,12 +12,12 @@ Rule 4: TLS lets in whom we list, revoked or not; who may say what is decided be
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 import grpc
 
 from fednode_crypto.certificate import leaf_issuer, make_anchor, mint_leaf
 from fednode_crypto.identity import Identity, PeerId
-
 
 HANDOVER = 0.3
 
@@ -48,7 +48,8 @@ class Trust:
     def server_credentials(self) -> grpc.ServerCredentials:
         """Credentials that follow `set_peers` and `renew`."""
         self._handed = self._current
-        return grpc.dynamic_ssl_server_credentials(self._current, self._fetch, True)
+        fetch: Any = self._fetch  # the stubs leave out that it may give None
+        return grpc.dynamic_ssl_server_credentials(self._current, fetch, True)
 
     def channel_credentials(self, peer: PeerId) -> grpc.ChannelCredentials:
         """Credentials with which only this peer is accepted as the one who answers."""

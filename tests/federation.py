@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -48,8 +48,8 @@ def free_port() -> int:
     raise AssertionError("no port is free")
 
 
-def write_peers(path: Path, contract: Document, peers: Iterable["Node"]) -> None:
-    """Write a peers.yaml."""
+def write_peers(path: Path, contract: Document, peers: Sequence["Node"], unreachable: Collection[str] = ()) -> None:
+    """Write a peers.yaml; those of `unreachable` get no address."""
     lines = [
         "contract:",
         f"  federation: {contract['federation']}",
@@ -59,7 +59,8 @@ def write_peers(path: Path, contract: Document, peers: Iterable["Node"]) -> None
         "peers:" if peers else "peers: []",
     ]
     for peer in peers:
-        lines += [f"  - name: {peer.name}", f"    id: {peer.id}", f"    address: 127.0.0.1:{peer.port}"]
+        lines += [f"  - name: {peer.name}", f"    id: {peer.id}"]
+        lines += [] if peer.name in unreachable else [f"    address: 127.0.0.1:{peer.port}"]
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -289,10 +290,11 @@ class Federation:
             for name, text in logs.items():
                 assert "Traceback" not in text, f"{name} wrote a traceback:\n{text[text.index('Traceback') - 500 :][:4000]}"
 
-    def introduce(self, node: Node, peers: Iterable[str] | None = None) -> None:
-        """Write a node's peers.yaml: all others, or only `peers`."""
+    def introduce(self, node: Node, peers: Collection[str] | None = None, unreachable: Collection[str] = ()) -> None:
+        """Write a node's peers.yaml: all others, or only `peers`; those of `unreachable` without an address."""
         names = self.nodes.keys() - {node.name} if peers is None else set(peers)
-        write_peers(node.home.peers, self.contract, [self.nodes[name] for name in self.nodes if name in names])
+        listed = [self.nodes[name] for name in self.nodes if name in names]
+        write_peers(node.home.peers, self.contract, listed, unreachable)
 
     def start(self, *names: str, **variables: object) -> None:
         """Start some nodes, or all, and wait until they answer."""
@@ -321,6 +323,14 @@ class Federation:
             f"{', '.join(sorted(wanted))} have settled",
         )
         products = [self.nodes[name].product() for name in sorted(wanted)]
+        assert all(product == products[0] for product in products), products
+        return products[0]
+
+    def until_product(self, experts: set[str], *names: str) -> dict[str, str]:
+        """Wait until the experts of just these nodes answer at each of `names`, whatever is still waited for; those."""
+        nodes = [self.nodes[name] for name in names]
+        self.until(lambda: all(node.product().keys() == experts for node in nodes), f"just {experts} answer")
+        products = [node.product() for node in nodes]
         assert all(product == products[0] for product in products), products
         return products[0]
 

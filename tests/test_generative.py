@@ -16,6 +16,8 @@ SPREAD = 0.35
 SHAPE = (1, 3, 3)
 RECIPE = TeacherRecipe()
 
+torch.set_num_threads(1)
+
 
 def exact(mean: Tensor) -> Denoise:
     """The best denoiser of N(mean, SPREAD^2): D(x; s) = (d^2 x + s^2 mean) / (d^2 + s^2)."""

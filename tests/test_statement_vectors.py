@@ -215,7 +215,7 @@ def largest() -> list[Statement]:
             recipe=digest("recipe"),
             labels=tuple(LabelCount(label=label, images=MAX_INTEGER) for label in labels),
             lineage=tuple(sorted(pairs)),
-            weights=Weights(digest=digest("weights"), size=2**36, piece_size=2**24),
+            weights=Weights(digest=digest("weights"), size=2**35, piece_size=2**20),
             numerics=NUMERICS,
             audit=AUDIT.model_copy(update={"passed": False, "override": "理" * 500}),
             dp=None,

@@ -15,6 +15,8 @@ TINY = GeneratorArchitecture(image=ImageShape(size=4, channels=1), channels=(8,)
 SAMPLER = SamplerRecipe(steps=2, batch=4)
 NUMERICS = {"device": "cpu", "threads": 1, "torch": "x"}
 
+torch.set_num_threads(1)
+
 
 def donor(name: str, count: int = 10, derived: Path | None = None) -> Donor:
     with torch.random.fork_rng():

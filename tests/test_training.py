@@ -21,6 +21,8 @@ TINY = GeneratorArchitecture(image=ImageShape(size=4, channels=1), channels=(8,)
 SYNTHESIS = SynthesisRecipe(sampler=SamplerRecipe(steps=2, batch=8), samples_per_label=8)
 RECIPE = ExpertRecipe(synthesis=SYNTHESIS, teacher=TeacherRecipe(levels=2))
 
+torch.set_num_threads(1)
+
 
 @pytest.fixture(scope="module")
 def session() -> Session:

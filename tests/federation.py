@@ -34,6 +34,7 @@ IMAGES = 24
 DEADLINE_SECONDS = 60.0
 POLL_SECONDS = 0.05
 WINDOW = 64
+WINDOWS = 60
 
 Document = dict[str, Any]
 _ports = iter(range(20_000 + os.getpid() % 800 * 12, 32_000))
@@ -72,6 +73,7 @@ class Node:
     folder: Path
     labels: tuple[str, ...]
     worker: str = STANDIN
+    source: str = ""
     port: int = field(default_factory=free_port)
     identity: Identity = field(default_factory=Identity.generate)
     process: subprocess.Popen[bytes] | None = None
@@ -107,9 +109,13 @@ class Node:
         for folder in (self.home.root, self.home.logs, self.data, self.strings):
             folder.mkdir(mode=0o700, parents=True)
         self.identity.save(self.home.identity)
-        settings = f"name: {self.name}\ndevice: cpu\nthreads: 1\nlisten: 127.0.0.1:{self.port}\npeers: peers.yaml\n"
-        source = f"data: folder:{self.data}\n" if self.labels else ""
-        self.home.config.write_text(settings + source)
+        listen = f"127.0.0.1:{self.port}"
+        settings: Document = {"name": self.name, "device": "cpu", "threads": 1, "listen": listen, "peers": "peers.yaml"}
+        if self.labels:
+            settings["data"] = self.source or f"folder:{self.data}"
+        if self.source:
+            settings["labels"] = list(self.labels)
+        self.home.config.write_text(json.dumps(settings))  # every JSON document is a YAML one
         for label in self.labels:
             (self.data / label).mkdir()
             for number in range(IMAGES):
@@ -235,11 +241,13 @@ class Node:
         return self.home.store / issuer.id / digest / "weights.safetensors"
 
     def files_with(self, data: bytes) -> list[Path]:
-        """The files in the home that hold any of a row of 64-byte windows of `data`."""
-        windows = [data[at : at + WINDOW] for at in range(WINDOW, len(data) - WINDOW, 4 * WINDOW)]
-        assert len(windows) > 10, "there is nothing to look for"
+        """The files in the home that hold any of a row of 64-byte windows of the safetensors file `data`."""
+        tensors = data[8 + int.from_bytes(data[:8], "little") :]
+        windows = [tensors[at : at + WINDOW] for at in range(0, len(tensors), -(-len(tensors) // WINDOWS))]
+        telling = [window for window in windows if len(set(window)) > WINDOW // 3]  # no row of zeros or ones
+        assert len(telling) > WINDOWS // 3, "there is nothing to look for"
         files = [path for path in self.home.root.rglob("*") if path.is_file()]
-        return [path for path in files if any(window in path.read_bytes() for window in windows)]
+        return [path for path in files if _holds_any(path.read_bytes(), telling)]
 
     def tail(self, lines: int = 25) -> str:
         """The last lines of the daemon's log."""
@@ -260,13 +268,15 @@ class Federation:
         labels_of: Mapping[str, Sequence[str]],
         labels: Sequence[str] = LABELS,
         quorum: int = 0,
-        size: int = 8,
         worker: str = STANDIN,
+        source: str = "",
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="fed-"))
         (self.folder / "run").mkdir(mode=0o700)
-        self.contract: Document = {"federation": "test", "labels": labels, "size": size, "quorum": quorum}
-        self.nodes = {name: Node(name, self.folder / name, tuple(own), worker) for name, own in labels_of.items()}
+        self.contract: Document = {"federation": "test", "labels": labels, "size": 8, "quorum": quorum}
+        self.nodes = {
+            name: Node(name, self.folder / name, tuple(own), worker, source) for name, own in labels_of.items()
+        }
         for node in self.nodes.values():
             node.make()
             self.introduce(node)
@@ -288,7 +298,9 @@ class Federation:
         shutil.rmtree(self.folder)
         if error is None:
             for name, text in logs.items():
-                assert "Traceback" not in text, f"{name} wrote a traceback:\n{text[text.index('Traceback') - 500 :][:4000]}"
+                assert "Traceback" not in text, (
+                    f"{name} wrote a traceback:\n{text[text.index('Traceback') - 500 :][:4000]}"
+                )
 
     def introduce(self, node: Node, peers: Collection[str] | None = None, unreachable: Collection[str] = ()) -> None:
         """Write a node's peers.yaml: all others, or only `peers`; those of `unreachable` without an address."""
@@ -315,12 +327,13 @@ class Federation:
                 raise AssertionError(f"It did not come that {what}.\n{self.picture()}")
             time.sleep(POLL_SECONDS)
 
-    def settle(self, *names: str) -> dict[str, str]:
+    def settle(self, *names: str, deadline: float = DEADLINE_SECONDS) -> dict[str, str]:
         """Wait until these nodes, or all, have built all there is to build and use each other's experts; those, by node."""
         wanted = set(names or self.nodes)
         self.until(
             lambda: all(is_settled(self.nodes[name].status(), wanted) for name in wanted),
             f"{', '.join(sorted(wanted))} have settled",
+            deadline,
         )
         products = [self.nodes[name].product() for name in sorted(wanted)]
         assert all(product == products[0] for product in products), products
@@ -345,11 +358,13 @@ def is_settled(status: Document, experts: set[str]) -> bool:
     return status["phase"] == "ready" and not status["waiting"] and answering == experts
 
 
-def reference(labels_of: Mapping[str, Sequence[str]], **options: Any) -> dict[str, str]:
+def reference(
+    labels_of: Mapping[str, Sequence[str]], deadline: float = DEADLINE_SECONDS, **options: Any
+) -> dict[str, str]:
     """The experts, by node, of a federation that never knew anybody else: fresh homes and keys, everything fitted anew."""
     with Federation(labels_of, **options) as federation:
         federation.start()
-        return federation.settle()
+        return federation.settle(deadline=deadline)
 
 
 def is_alive(pid: int) -> bool:
@@ -387,6 +402,10 @@ def _holds(condition: Callable[[], object]) -> bool:
         return bool(condition())
     except NotRunningError:
         return False
+
+
+def _holds_any(data: bytes, windows: list[bytes]) -> bool:
+    return any(window in data for window in windows)
 
 
 def _said(node: Node) -> str:

@@ -123,7 +123,9 @@ def images_of(data, labels):
     """Label -> contents of its images."""
     kind, _, rest = data["source"].partition(":")
     kept = [label for label in labels if data["labels"] is None or label in data["labels"]]
-    if kind == "digits":
+    if kind == "npz" and not Path(rest).is_file():
+        raise FailedError("data", f"The file {rest} is not there.")
+    if kind in ("digits", "npz"):
         return {label: [f"{rest or 0} {label} {n}".encode() for n in range(DIGITS_IMAGES)] for label in kept}
     if not Path(rest).is_dir():
         raise FailedError("data", f"The folder {rest} is not there.")

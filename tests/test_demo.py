@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from federation import SOURCES, STANDIN, processes_of
 from fednode.contract import ImageShape
 from fednode.errors import ExitCode, NoAnswerError
 from fednode.peersfile import load
-from fednode_cli.demo import goals, homes, measures
+from fednode_cli.demo import federation, goals, homes, measures
 from fednode_cli.demo.asking import Answer, Asking, question
 from fednode_cli.demo.budgets import budgets
 from fednode_cli.demo.interrupts import Interrupts
@@ -47,19 +47,23 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-def start_demo(folder: Path, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
-    """`fednode demo` in FOLDER/here with the stand-in worker, its temporary files in FOLDER/tmp."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FEDNODE_")}
-    own = {
+def variables(folder: Path) -> dict[str, str]:
+    """The variables that keep all files in `folder`, and let the stand-in worker work."""
+    return {
         "PYTHONPATH": SOURCES,
         "TMPDIR": str(folder / "tmp"),
         "XDG_RUNTIME_DIR": str(folder / "run"),
         "STANDIN_DIR": str(folder / "strings"),
         "FEDNODE_WORKER": STANDIN,
     }
+
+
+def start_demo(folder: Path, *arguments: str, **more: str) -> "subprocess.Popen[str]":
+    """`fednode demo` in FOLDER/here with the stand-in worker, its temporary files in FOLDER/tmp."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FEDNODE_")}
     return subprocess.Popen(
         [sys.executable, "-m", "fednode_cli", "demo", *arguments],
-        env=kept | own | variables,
+        env=kept | variables(folder) | more,
         cwd=folder / "here",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -192,6 +196,38 @@ def test_more_nodes_than_labels_are_refused(folder: Path) -> None:
     assert code == ExitCode.REFUSED
     assert "digits:0 has 10 labels, which is too few for 11 nodes." in err
     assert_nothing_left(folder)
+
+
+@pytest.mark.process
+def test_a_port_that_another_process_took_is_replaced_in_every_peers_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables(folder).items():
+        monkeypatch.setenv(name, value)
+    source = homes.Source("digits", DIGITS, ImageShape(size=8, channels=1))
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        tries = []
+
+        class FirstTaken(HeldPorts):
+            def __init__(self, names: Iterable[str]) -> None:
+                super().__init__(names)
+                if not tries:
+                    self.addresses["node-2"] = taken
+                tries.append(self.addresses)
+
+        monkeypatch.setattr(federation, "HeldPorts", FirstTaken)
+        with federation.Federation(folder / "tmp", source, homes.shares(DIGITS, 2), Interrupts()) as started:
+            started.start()
+            listening = {name: status["listen"] for name, status in started.statuses().items()}
+            peers = {name: load(node.home.peers, node.peer_id).peers for name, node in started.nodes.items()}
+    assert len(tries) == 2
+    assert listening == tries[1] != tries[0]
+    assert [peer.address for peer in peers["node-1"]] == [listening["node-2"]]
+    assert [peer.address for peer in peers["node-2"]] == [listening["node-1"]]
+    assert processes_of(folder) == []
 
 
 # --- its parts --------------------------------------------------------------------------------------------------------

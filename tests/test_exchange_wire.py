@@ -180,7 +180,7 @@ def test_a_peer_is_told_a_code_and_no_sentence(code):
 @pytest.mark.parametrize(
     ("status", "details", "code", "said"),
     [
-        (grpc.StatusCode.UNAVAILABLE, "x DNS resolution failed y", "unreachable", "can't be resolved"),
+        (grpc.StatusCode.UNAVAILABLE, "errors resolving x: y", "unreachable", "can't be resolved"),
         (grpc.StatusCode.UNAVAILABLE, "WRONG_VERSION_NUMBER", "not-tls", "does not speak TLS"),
         (grpc.StatusCode.DEADLINE_EXCEEDED, "", "unreachable", "did not answer in time"),
         (grpc.StatusCode.UNIMPLEMENTED, "", "other-version", "another protocol"),

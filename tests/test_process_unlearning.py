@@ -173,7 +173,9 @@ def test_an_image_that_is_taken_away_is_unlearned_everywhere() -> None:
         (a.data / "ant" / "7.png").unlink()
         done = a.run("rescan")
         assert done.returncode == 0, done.stderr
-        federation.until(lambda: b.gamma().get("a", {}).get("ant") not in (None, gamma["ant"]), "B has the new generator")
+        federation.until(
+            lambda: b.gamma().get("a", {}).get("ant") not in (None, gamma["ant"]), "B has the new generator"
+        )
         after = federation.settle()
         assert not before.items() & after.items()
         for node in (a, b, c):

@@ -215,7 +215,14 @@ class Jobs:
     async def _build_in_slot(self, job: Fit | AuditJob | Expert, fields: Fields, uses: Lineage) -> dict[str, Any]:
         await self._build.start()
         names = slot_names(self._build.device, self._core.settings.threads, os.cpu_count() or 1)
-        self.progress = {"job": title(job), "phase": "waiting for a free core", "done": 0, "total": 0, "rate": None, "eta": None}
+        self.progress = {
+            "job": title(job),
+            "phase": "waiting for a free core",
+            "done": 0,
+            "total": 0,
+            "rate": None,
+            "eta": None,
+        }
         async with slot(self._core.home.slots, names):
             began = time.monotonic()
             self._core.ledger.start_job(key(job), title(job).split()[0], job.spec)

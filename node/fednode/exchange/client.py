@@ -66,8 +66,9 @@ class Dialler:
     async def _dial(self, line: Line, peer: PeerId, address: str) -> None:
         try:
             await self._hello(line, peer, address)
-            session = Session(peer, self._limits, line)
-            await self._hub.watch(session, line.watch())
+            stream, session = line.watch(), Session(peer, self._limits, line)
+            await stream.opened(self._limits.hello)
+            await self._hub.watch(session, stream)
             await session.unused()
         except PeerError as error:
             if error.code == "barred" and self._desk.may_call(peer):

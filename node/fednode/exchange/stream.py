@@ -28,6 +28,12 @@ class Stream:
         self._allowed = allowed
         self._place = place
 
+    async def opened(self, idle: float) -> None:
+        """Wait until the called side has taken the RPC up; only the calling side needs to. Raises PeerError."""
+        await self._guarded(self._raw.initial_metadata, idle)
+        if self._raw.done():
+            await self.read()
+
     async def read(self, idle: float | None = None) -> Any:
         """The next message; None when the peer has said all. Raises PeerError (stalled, cut, protocol, not-allowed, ...)."""
         self.check()

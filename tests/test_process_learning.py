@@ -1,0 +1,54 @@
+"""Three real nodes with real learning on handwritten digits: they fit, exchange, train, answer, and unlearn one of them."""
+
+import io
+
+import pytest
+from federation import Federation, reference
+from PIL import Image
+from sklearn.datasets import load_digits
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
+
+DIGITS = tuple("0123456789")
+THREE = {"a": ("0", "1"), "b": ("2", "3"), "c": ("4",)}
+TWO = {name: THREE[name] for name in ("a", "b")}
+LEARNING_SECONDS = 240.0
+
+
+def png(pixels: object) -> bytes:
+    """A picture file of one of scikit-learn's digits, whose values go from 0 to 16."""
+    stream = io.BytesIO()
+    Image.fromarray((pixels * 255 / 16).round().astype("uint8")).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def test_three_hospitals_learn_from_each_other_and_two_of_them_unlearn_the_third() -> None:
+    options = {"labels": DIGITS, "worker": "", "source": "digits"}
+    with Federation(THREE, **options) as federation:
+        a, c = federation["a"], federation["c"]
+        federation.start()
+        before = federation.settle(deadline=LEARNING_SECONDS)
+        measured = a.client.evaluate("digits")
+        assert measured["labels"] == list("01234")
+        assert measured["default"] == "experts"
+        assert measured["products"]["experts"]["accuracy"] > 0.9
+        assert measured["products"]["generative"]["accuracy"] > 0.85
+        digits = load_digits()
+        of_a_kind = [digits.images[digits.target == digit][0] for digit in range(5)]
+        answers = a.client.predict([(f"{n}.png", png(pixels)) for n, pixels in enumerate(of_a_kind)])
+        right = [answer["label"] == str(n) for n, answer in enumerate(answers["answers"])]
+        assert sum(right) >= 4
+        weights = [path.read_bytes() for path in (a.home.store / c.id).rglob("weights.safetensors")]
+        assert len(weights) == 2
+
+        c.client.leave("a test")
+        federation.until(lambda: a.status()["product"]["default"] == "generative", "A has erased what descends from C")
+        assert a.predict(image=png(of_a_kind[0]))["product"] == "generative"
+        after = federation.settle("a", "b", deadline=LEARNING_SECONDS)
+        assert not before.items() & after.items()
+        for node in (a, federation["b"]):
+            assert [path for data in weights for path in node.files_with(data)] == []
+        measured = a.client.evaluate("digits")
+        assert measured["labels"] == list("0123")
+        assert measured["products"]["experts"]["accuracy"] > 0.9
+    assert after == reference(TWO, deadline=LEARNING_SECONDS, **options)

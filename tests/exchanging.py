@@ -35,7 +35,7 @@ def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
                 await test(*args, **named)
 
         asyncio.run(bounded())
-        assert unhandled == []
+        assert not unhandled, unhandled
 
     return run
 

@@ -37,6 +37,7 @@ WINDOW = 64
 WINDOWS = 60
 
 Document = dict[str, Any]
+_references: dict[str, dict[str, str]] = {}
 _ports = iter(range(20_000 + os.getpid() % 800 * 12, 32_000))
 
 
@@ -231,10 +232,10 @@ class Node:
         (self.strings / string).unlink()
 
     def requests(self, op: str = "") -> list[Document]:
-        """What the stand-in workers were asked, oldest first."""
+        """What the stand-in workers were asked, oldest first; `start` for their starts."""
         path = self.strings / "requests.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [line for line in map(json.loads, lines) if op in ("", line["op"])]
+        lines = map(json.loads, path.read_text().splitlines() if path.exists() else [])
+        return [line for line in lines if line["op"] == op or (not op and line["op"] != "start")]
 
     def weights(self, issuer: "Node", digest: str) -> Path:
         """The file of weights in the store."""
@@ -361,10 +362,16 @@ def is_settled(status: Document, experts: set[str]) -> bool:
 def reference(
     labels_of: Mapping[str, Sequence[str]], deadline: float = DEADLINE_SECONDS, **options: Any
 ) -> dict[str, str]:
-    """The experts, by node, of a federation that never knew anybody else: fresh homes and keys, everything fitted anew."""
-    with Federation(labels_of, **options) as federation:
-        federation.start()
-        return federation.settle(deadline=deadline)
+    """The experts, by node, of a federation that never knew anybody else: fresh homes and keys, everything fitted anew.
+
+    What was found once is remembered: it follows from the arguments.
+    """
+    key = json.dumps([labels_of, options])
+    if key not in _references:
+        with Federation(labels_of, **options) as federation:
+            federation.start()
+            _references[key] = federation.settle(deadline=deadline)
+    return _references[key]
 
 
 def is_alive(pid: int) -> bool:

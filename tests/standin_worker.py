@@ -8,7 +8,8 @@ Rule 3: tests steer it by files in STANDIN_DIR, where it also tells what it was 
 
 A steering file is named ACTION-OP or ACTION-OP-LABEL (`hold-expert`, `crash-fit-three`). While `hold` is there, the op waits;
 `crash`, `kill`, `memory` and `data` are used up by the op that they break; `bad` marks weights, which then fail the check;
-`fail` lets an audit fail. It imports the standard library alone and starts in a few hundredths of a second.
+`fail` lets an audit fail. While `hold-ready` is there, workers that start do not say that they are ready. The file `size` holds
+the bytes of weights. It imports the standard library alone and starts in a few hundredths of a second.
 """
 
 import base64
@@ -21,7 +22,9 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, BinaryIO
 
 FOLDER = Path(os.environ["STANDIN_DIR"])
 WEIGHT_BYTES = 6000
@@ -29,29 +32,33 @@ BAD_MARK = b"these weights are bad"
 DIGITS_IMAGES = 40
 HOLDOUT_SHARE = 8
 POLL_SECONDS = 0.01
-OPS = {}
+
+Document = dict[str, Any]
+Op = Callable[[Document], Document]
+Report = Callable[[str, int, int], None]
+OPS: dict[str, Op] = {}
 
 
 class FailedError(Exception):
     """The request fails with this code and sentence."""
 
-    def __init__(self, code, message):
+    def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-def op(function):
+def op(function: Op) -> Op:
     """An operation, by the name of its function."""
     OPS[function.__name__] = function
     return function
 
 
-def seed_of(value):
+def seed_of(value: object) -> bytes:
     """A digest that follows from a JSON value alone."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).digest()
 
 
-def stream_of(seed, size):
+def stream_of(seed: bytes, size: int) -> bytes:
     """`size` bytes that follow from a seed; as 16-bit floats they are all finite and below 2."""
     blocks = (hashlib.sha256(seed + struct.pack("<Q", at)).digest() for at in range(-(-size // 32)))
     raw = bytearray(b"".join(blocks)[:size])
@@ -60,8 +67,8 @@ def stream_of(seed, size):
     return bytes(raw)
 
 
-def weights_of(spec, bad=False):
-    """A safetensors file with one fp16 tensor. A folder's file `size` may ask for more bytes."""
+def weights_of(spec: Document, bad: bool = False) -> bytes:
+    """A safetensors file with one fp16 tensor."""
     size = int(told("size") or WEIGHT_BYTES)
     mark = BAD_MARK + b"\0" * (len(BAD_MARK) % 2) if bad else b""
     data = mark + stream_of(seed_of(spec), size - len(mark))
@@ -71,7 +78,7 @@ def weights_of(spec, bad=False):
     return struct.pack("<Q", len(header)) + header + data
 
 
-def told(name):
+def told(name: str) -> str | None:
     """The text of a steering file; None if it is not there."""
     try:
         return (FOLDER / name).read_text()
@@ -79,18 +86,18 @@ def told(name):
         return None
 
 
-def names(action, request):
+def names(action: str, request: Document) -> list[str]:
     """The names that a steering file for this request may have."""
     label = request.get("spec", {}).get("label")
     return [f"{action}-{request['op']}"] + ([f"{action}-{request['op']}-{label}"] if label else [])
 
 
-def is_told(action, request):
+def is_told(action: str, request: Document) -> bool:
     """Whether a steering file asks for `action`."""
     return any((FOLDER / name).exists() for name in names(action, request))
 
 
-def is_told_once(action, request):
+def is_told_once(action: str, request: Document) -> bool:
     """The same, and the file is used up."""
     for name in names(action, request):
         try:
@@ -101,13 +108,11 @@ def is_told_once(action, request):
     return False
 
 
-def steer(request, report):
+def steer(request: Document, report: Report) -> None:
     """Wait, die or fail as the steering files say."""
-    total = 0
+    if is_told("hold", request):
+        report(f"held {request['op']}", 1, 2)
     while is_told("hold", request):
-        total += 1
-        if total % 20 == 1:
-            report(f"held {request['op']}", 1, 2)
         time.sleep(POLL_SECONDS)
     if is_told_once("crash", request):
         os._exit(3)
@@ -119,7 +124,7 @@ def steer(request, report):
         raise FailedError("data", "The images of this job can't be used.")
 
 
-def images_of(data, labels):
+def images_of(data: Document, labels: list[str]) -> dict[str, list[bytes]]:
     """Label -> contents of its images."""
     kind, _, rest = data["source"].partition(":")
     kept = [label for label in labels if data["labels"] is None or label in data["labels"]]
@@ -135,13 +140,13 @@ def images_of(data, labels):
     return {label: images for label, images in found.items() if images}
 
 
-def digest_of(images):
+def digest_of(images: list[bytes]) -> str:
     """The digest of a label's images, in whatever order."""
     return hashlib.sha256(b"".join(sorted(hashlib.sha256(image).digest() for image in images))).hexdigest()
 
 
-def check_images(request, label, digest):
-    """Fail unless the images of a label are those that the spec names."""
+def check_images(request: Document, label: str, digest: str) -> int:
+    """How many training images a label has; fails unless they are those that the spec names."""
     images = images_of(request["data"], request["labels"]).get(label, []) if request["data"] else []
     if digest_of(images) != digest:
         raise FailedError("data-changed", f"The images of label {label!r} have changed since they were scanned.")
@@ -149,14 +154,14 @@ def check_images(request, label, digest):
 
 
 @op
-def describe(request):
+def describe(request: Document) -> Document:
     kind, _, rest = request["source"].partition(":")
     folders = sorted(path.name for path in Path(rest).iterdir()) if kind == "folder" else map(str, range(10))
     return {"labels": list(folders), "size": 8, "channels": 1}
 
 
 @op
-def scan(request):
+def scan(request: Document) -> Document:
     found = images_of(request["data"], request["labels"])
     counts = [(label, images, len(images) // HOLDOUT_SHARE) for label, images in found.items()]
     rows = [
@@ -167,7 +172,7 @@ def scan(request):
 
 
 @op
-def fit(request):
+def fit(request: Document) -> Document:
     spec = request["spec"]
     count = check_images(request, spec["label"], spec["images"])
     Path(request["out"]).write_bytes(weights_of(spec, is_told("bad", request)))
@@ -175,7 +180,7 @@ def fit(request):
 
 
 @op
-def audit(request):
+def audit(request: Document) -> Document:
     spec = request["spec"]
     check_images(request, spec["label"], spec["images"])
     Path(request["weights"]).read_bytes()
@@ -186,14 +191,14 @@ def audit(request):
 
 
 @op
-def check(request):
+def check(request: Document) -> Document:
     if BAD_MARK in Path(request["weights"]).read_bytes():
         raise FailedError("bad-weights", "The weights have a value that is not finite.")
     return {}
 
 
 @op
-def expert(request):
+def expert(request: Document) -> Document:
     spec = request["spec"]
     counts = {label: check_images(request, label, digest) for label, digest in spec["own"]}
     for one in spec["inputs"]:
@@ -204,14 +209,14 @@ def expert(request):
     return {"images": {"real": sum(counts.values()), "synthetic": 200 * len(spec["inputs"])}}
 
 
-def check_product(request):
+def check_product(request: Document) -> None:
     """Every part of the product is there to be read."""
     for part in (*request.get("experts", ()), *request["generators"]):
         Path(part["weights"]).read_bytes()
 
 
 @op
-def predict(request):
+def predict(request: Document) -> Document:
     check_product(request)
     labels = request["labels"]
     answers = []
@@ -231,7 +236,7 @@ METRICS = {"accuracy": 0.75, "macro_auroc": 0.9, "f1": 0.7, "ece": 0.05}
 
 
 @op
-def evaluate(request):
+def evaluate(request: Document) -> Document:
     check_product(request)
     labels = request["labels"]
     found = images_of(request["data"], request["contract_labels"])
@@ -248,34 +253,43 @@ def evaluate(request):
 
 
 @op
-def samples(request):
+def samples(request: Document) -> Document:
     check_product(request)
     Path(request["out"]).write_bytes(b"\x89PNG\r\n\x1a\n")
     return {"labels": [label for label in request["labels"] if label in images_of(request["data"], request["labels"])]}
 
 
 @op
-def baseline(request):
+def baseline(request: Document) -> Document:
     return {"images": DIGITS_IMAGES, "labels": request["labels"], **METRICS}
 
 
 class Session:
     """The conversation on the real standard output."""
 
-    def __init__(self, role, stream):
+    def __init__(self, role: str, stream: BinaryIO) -> None:
         self._role = role
         self._stream = stream
 
-    def say(self, message):
+    def say(self, message: Document) -> None:
+        """Write one line."""
         self._stream.write(json.dumps(message).encode() + b"\n")
         self._stream.flush()
 
-    def serve(self, request):
-        def report(phase, done, total):
+    def note(self, **fields: object) -> None:
+        """Tell the test what this worker does."""
+        line = {"pid": os.getpid(), "role": self._role, **fields}
+        with (FOLDER / "requests.jsonl").open("a") as log:
+            log.write(json.dumps(line) + "\n")
+
+    def serve(self, request: Document) -> None:
+        """Answer a request."""
+
+        def report(phase: str, done: int, total: int) -> None:
             pace = {"done": done, "total": total, "rate": 10.0, "eta": 0.1}
             self.say({"id": request["id"], "event": "progress", "phase": phase, **pace})
 
-        self._note(request)
+        self.note(op=request["op"], label=request.get("spec", {}).get("label"))
         report(request["op"], 0, 2)
         try:
             steer(request, report)
@@ -289,28 +303,25 @@ class Session:
             message = {"event": "done", "result": result}
         self.say({"id": request["id"], **message})
 
-    def _note(self, request):
-        spec = request.get("spec", {})
-        line = {"pid": os.getpid(), "role": self._role, "op": request["op"], "label": spec.get("label")}
-        with (FOLDER / "requests.jsonl").open("a") as log:
-            log.write(json.dumps(line) + "\n")
 
-
-def read_requests(stream, requests):
+def read_requests(stream: BinaryIO, requests: queue.Queue[bytes]) -> None:
     """Hand on each line; the end of the stream ends the process, whatever it does."""
     for line in stream:
         requests.put(line)
     os._exit(0)
 
 
-def main():
+def main() -> None:
     """Serve until standard input ends."""
     role, options = sys.argv[1], dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     session = Session(role, sys.stdout.buffer)
-    requests = queue.Queue()
+    requests: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
     numerics = {"device": "cpu", "threads": int(options["--threads"]), "dtype": "float32", "torch": "stand-in"}
+    session.note(op="start", label=None)
+    while (FOLDER / "hold-ready").exists():
+        time.sleep(POLL_SECONDS)
     session.say({"event": "ready", "device": "cpu", "numerics": {**numerics, "deterministic": True}})
     while True:
         session.serve(json.loads(requests.get()))

@@ -33,6 +33,7 @@ from fednode_crypto.identity import Identity
 
 DIGITS = tuple("0123456789")
 PATIENCE = 90.0
+KEYS = {"accuracy", "after", "bytes", "seconds", "unlearning", "nodes", "seed", "data", "labels"}
 
 
 @pytest.fixture
@@ -101,9 +102,7 @@ def test_the_demo_prints_one_object_and_leaves_a_report_but_no_process_and_no_te
     )
     assert code == 0, err
     found = json.loads(out)
-    assert found.keys() == {
-        *("accuracy", "after", "bytes", "seconds", "unlearning", "nodes", "seed", "data", "labels"),
-    }
+    assert found.keys() == KEYS
     assert found["accuracy"].keys() == {"alone", "experts", "product", "generative", "chosen", "pooled"}
     assert found["after"].keys() == {"experts", "product", "generative", "chosen", "labels"}
     assert [len(found["accuracy"][name]) for name in ("alone", "experts")] == [3, 3]
@@ -181,7 +180,9 @@ def test_what_is_kept_has_homes_and_report_and_is_never_written_over(folder: Pat
     code, out, err = end_of(start_demo(folder, "--nodes", "2", "--no-verify", "--keep", str(kept)))
     assert code == 0, err
     assert "bit-identical to a federation without it  not verified" in out
-    assert json.loads((kept / "report.json").read_text())["unlearning"]["bit_identical"] is None
+    found = json.loads((kept / "report.json").read_text())
+    assert found.keys() == KEYS
+    assert found["unlearning"]["bit_identical"] is None
     assert {path.name for path in (kept / "nodes").iterdir()} == {"node-1", "node-2"}
     assert list((folder / "here").iterdir()) == []
     code, _, err = end_of(start_demo(folder, "--nodes", "2", "--keep", str(kept)))

@@ -103,7 +103,7 @@ async def test_a_peer_that_returns_is_linked_again_and_hears_what_it_missed():
         await two.exchange.start(None)
         await one.knows(lists=[two])
         await two.knows(one)
-        await until(lambda: one.linked(two))
+        await until(lambda: one.linked(two) and two.linked(one))
         await two.exchange.stop(1)
         await until(lambda: not one.linked(two))
         one.desk.known = [News("revocation", b"missed")]
@@ -128,7 +128,7 @@ async def test_who_dials_before_the_peer_listens_is_linked_later():
         assert one.desk.faults == []
         await two.exchange.start(address)
         await two.knows(lists=[one])
-        await until(lambda: one.linked(two))
+        await until(lambda: one.linked(two) and two.linked(one))
         assert one.exchange.links()[two.id].last_error == ""
         await two.exchange.stop(1)
 
@@ -191,7 +191,7 @@ async def test_a_newer_peer_that_still_speaks_our_version_is_linked(monkeypatch)
         )
         await one.knows(lists=[two])
         await two.knows(one)
-        await until(lambda: one.linked(two))
+        await until(lambda: one.linked(two) and two.linked(one))
         link = one.exchange.links()[two.id]
         assert (link.software, link.protocol) == ("fednode 9", 1)
 
@@ -221,7 +221,7 @@ async def test_an_address_that_changes_is_dialled_anew():
         await until(lambda: one.exchange.links()[two.id].last_error)
         two.address = right
         await one.knows(two)
-        await until(lambda: one.linked(two))
+        await until(lambda: one.linked(two) and two.linked(one))
 
 
 @asynchronous
@@ -269,7 +269,7 @@ async def test_a_statement_that_is_refused_is_noted_and_the_watch_goes_on():
     async with nodes(2) as (one, two):
         await one.knows(lists=[two])
         await two.knows(one)
-        await until(lambda: one.linked(two))
+        await until(lambda: one.linked(two) and two.linked(one))
         two.exchange.broadcast(News("catalogue", b"bad one"))
         two.exchange.broadcast(News("catalogue", b"good one"))
         await until(lambda: one.desk.known)
@@ -301,7 +301,7 @@ async def test_a_peer_that_does_not_listen_to_what_is_said_loses_its_watch():
     async with nodes(2, replace(LIMITS, outbox=100)) as (one, two):
         await one.knows(lists=[two])
         await two.knows(one)
-        await until(lambda: one.linked(two))
+        await until(lambda: one.linked(two) and two.linked(one))
         for number in range(200):
             one.exchange.broadcast(News("receipt", b"%d" % number))
         await until(lambda: one.desk.faults)

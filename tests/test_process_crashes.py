@@ -28,7 +28,8 @@ def moments(*transactions: str) -> list[str]:
 STARTING = moments("schema", "setting", "roster", "scan", "event", "catalogue")
 BUILDING = [*moments("job"), "store.copied", "store.synced", "store.described", "store.placed", *moments("manifest")]
 FETCHING = ["store.piece", *moments("check", "bytes")]
-UNLEARNING = [*moments("revocation", "erase"), "store.erase", "store.unlinked", "store.erased", *moments("receipt")]
+ERASING = [*moments("revocation", "erase"), "store.erase", "store.unlinked", "store.erased"]
+CONFIRMING = moments("receipt")
 ASKED = moments("withdrawn", "standing")
 CONTRADICTED = moments("quarantine")
 
@@ -41,7 +42,7 @@ def dies(federation: Federation, node: Node, failpoint: str) -> None:
 
 
 def test_every_failpoint_is_met_by_one_of_these_tests() -> None:
-    met = [*STARTING, *BUILDING, *FETCHING, *UNLEARNING, *ASKED, *CONTRADICTED]
+    met = [*STARTING, *BUILDING, *FETCHING, *ERASING, *CONFIRMING, *ASKED, *CONTRADICTED]
     assert {*met} | INNER == failpoints.NAMES
     assert len({*met}) == len(met)
 
@@ -67,7 +68,14 @@ def test_a_node_that_is_killed_at_every_step_of_unlearning_ends_without_what_is_
         gone = {path: path.read_bytes() for path in a.home.store.rglob("weights.safetensors")}
         a.kill()
         c.client.leave("a test")
-        for failpoint in UNLEARNING:
+        for failpoint in ERASING:
+            dies(federation, a, failpoint)
+        a.pull("hold-expert")
+        federation.start("a")
+        federation.until(lambda: any("held" in job["phase"] for job in a.status()["jobs"]), "A is rebuilding")
+        a.kill()
+        a.release("hold-expert")
+        for failpoint in CONFIRMING:
             dies(federation, a, failpoint)
         federation.start("a")
         after = federation.settle("a", "b")
@@ -87,27 +95,23 @@ def test_what_an_operator_asked_for_is_done_or_not_done_after_a_power_cut() -> N
         federation.settle()
         for at, failpoint in enumerate(moments("withdrawn")):
             a.kill()
-            a.start(failpoint=f"{failpoint}:kill")
-            federation.until(a.status, "A is back")
+            federation.start("a", failpoint=f"{failpoint}:kill")
             federation.until(lambda: a.status()["data"]["labels"], "A knows its images")
             with pytest.raises(FednodeError):
                 a.client.withdraw("ant")
             assert a.wait() == -signal.SIGKILL
-            a.start()
-            federation.until(lambda: a.status(), "A is back")
+            federation.start("a")
             assert a.status()["withdrawn"] == ["ant"] * at
         federation.settle()
         a.client.revoke("b", "a test")
         for at, failpoint in enumerate(moments("standing")):
             a.kill()
-            a.start(failpoint=f"{failpoint}:kill")
-            federation.until(a.status, "A is back")
+            federation.start("a", failpoint=f"{failpoint}:kill")
             assert a.peer("b")["standing"] == "suspended"
             with pytest.raises(FednodeError):
                 a.client.restore("b")
             assert a.wait() == -signal.SIGKILL
-            a.start()
-            federation.until(lambda: a.status(), "A is back")
+            federation.start("a")
             assert (a.peer("b")["standing"] == "suspended") == (at == 0)
         federation.settle()
 
@@ -220,6 +224,26 @@ def test_a_fit_is_cancelled_when_its_label_is_withdrawn() -> None:
         assert a.status()["failed"] == []
         assert a.gamma()["a"].keys() == {"ant", "eel"}
     assert experts == reference({"a": ("ant", "eel"), "b": ("cat",)})
+
+
+def test_a_job_that_is_cancelled_while_its_worker_starts_harms_no_later_one() -> None:
+    with Federation(TWO) as federation:
+        a = federation["a"]
+        a.pull("hold-fit-ant")
+        federation.start()
+        federation.until(lambda: any("held" in job["phase"] for job in a.status()["jobs"]), "A fits ant")
+        begun = len(a.requests("start"))
+        a.pull("hold-ready")
+        a.pull("crash-fit-ant")
+        a.release("hold-fit-ant")
+        federation.until(lambda: len(a.requests("start")) > begun, "a new worker starts")
+        worker = a.requests("start")[-1]
+        assert worker["role"] == "build"
+        a.client.withdraw("bee")
+        federation.until(lambda: not is_alive(worker["pid"]), "the worker ends with its job")
+        a.release("hold-ready")
+        experts = federation.settle()
+    assert experts == reference({"a": ("ant",), "b": ("cat",)})
 
 
 def test_weights_that_do_not_pass_the_check_are_never_used_and_not_waited_for() -> None:

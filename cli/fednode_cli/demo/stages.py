@@ -93,8 +93,8 @@ def run(options: Options, interrupts: Interrupts, display: Display) -> Document:
         _build(stage, federation, stage.shares)
         measured = _measure(stage, federation)
         left = _leave(stage, federation)
-    identical = _verify(stage, left.pop("digests")) if options.verify else None
-    left["unlearning"]["bit_identical"] = identical
+    digests = left.pop("digests")
+    left["unlearning"]["bit_identical"] = _verify(stage, digests) if options.verify else None
     head = {"nodes": options.nodes, "seed": options.seed, "data": options.source, "labels": list(source.labels)}
     return {**head, **measured, **left, "seconds": watch.document()}
 

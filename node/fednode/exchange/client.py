@@ -8,7 +8,6 @@ import asyncio
 import logging
 import random
 import time
-from contextlib import suppress
 
 from grpc.aio import AioRpcError
 
@@ -45,28 +44,30 @@ class Dialler:
         failures = 0
         while True:
             await self._hub.until(lambda: self._hub.should_dial(peer))
-            begun = time.monotonic()
-            with suppress(TimeoutError):
-                await self._try(peer, address)
-            failures = 0 if time.monotonic() - begun > _STEADY else failures + 1
+            held = await self._try(peer, address)
+            failures = 0 if held > _STEADY else failures + 1
             await asyncio.sleep(pause(failures, self._limits) * self._random.uniform(0.5, 1.0))
 
-    async def _try(self, peer: PeerId, address: str) -> None:
-        """One connection from its beginning to its end; what goes wrong is told to the desk."""
+    async def _try(self, peer: PeerId, address: str) -> float:
+        """One connection from its beginning to its end; the seconds that the watch held. What goes wrong is noted."""
+        line = Line(peer, address, self._trust, self._limits, self._desk.may_call)
+        session = Session(peer, self._limits, line)
         try:
-            async with self._line(peer, address) as line:
-                await self._dial(line, peer, address)
+            async with line:
+                await self._dial(line, session, address)
         except PeerError as error:
             self._hub.refused(peer, error)
         except FednodeError as error:
             _LOG.warning("The watch with %s has ended: %s", peer, error)
         except Exception:
             _LOG.exception("The watch with %s has failed.", peer)
+        return session.seconds()
 
-    async def _dial(self, line: Line, peer: PeerId, address: str) -> None:
+    async def _dial(self, line: Line, session: Session, address: str) -> None:
+        peer = session.peer
         try:
             await self._hello(line, peer, address)
-            stream, session = line.watch(), Session(peer, self._limits, line)
+            stream = line.watch()
             await stream.opened(self._limits.hello)
             await self._hub.watch(session, stream)
             await session.unused()
@@ -92,6 +93,3 @@ class Dialler:
                     self._hub.hear_news(peer, news)
         finally:
             stream.cancel()
-
-    def _line(self, peer: PeerId, address: str) -> Line:
-        return Line(peer, address, self._trust, self._limits, self._desk.may_call)

@@ -28,7 +28,11 @@ class Partial(Protocol):
 
 
 class Desk(Protocol):
-    """The node as its exchange sees it. All methods are called on the event loop and return soon."""
+    """The node as its exchange sees it.
+
+    All methods are called on the event loop, one at a time, and return soon. `pieces`, `manifest`, `read_piece`, `partial` and
+    `count` are called for each piece, in the middle of a transfer, and must not call the exchange back.
+    """
 
     def may_call(self, peer: PeerId) -> bool:
         """Whether this peer is listed and in good standing; asked for each RPC and each message."""

@@ -6,7 +6,6 @@ Rule 3: everything works over one connection, whoever of the two can dial.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Collection, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
@@ -138,9 +137,7 @@ class Exchange:
 async def _cancelled(tasks: Collection[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
-    for task in tasks:
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _software() -> str:

@@ -33,6 +33,7 @@ _CAUSES = (
     ("errors resolving", "unreachable", "{} can't be reached: the name in {} can't be resolved."),
     ("No route to host", "unreachable", "{} can't be reached: there is no route to {}."),
     ("WRONG_VERSION_NUMBER", "not-tls", "What answers for {} at {} does not speak TLS."),
+    ("CERTIFICATE_VERIFY_FAILED", "not-the-peer", "Whoever answers for {} at {} does not have its key."),
     ("Verification", "not-the-peer", "Whoever answers for {} at {} does not have its key."),
     ("Socket closed", "refused", "{} at {} closed the connection: it may not list this node."),
 )

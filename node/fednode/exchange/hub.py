@@ -32,11 +32,11 @@ class Hub:
     def __init__(self, me: PeerId, desk: Desk, limits: ExchangeLimits) -> None:
         self.links = Links()
         self.fetcher = Fetcher(desk, limits, self.session, self._answer_all)
+        self.giver = Giver(desk, limits, self.session)
         self._me = me
         self._desk = desk
         self._limits = limits
         self._sessions: dict[PeerId, list[Session]] = {}
-        self.giver = Giver(desk, limits, self.session)
         self._changed = asyncio.Event()
         self._stopping = False
 
@@ -47,7 +47,8 @@ class Hub:
 
     def state(self) -> Mapping[PeerId, Link]:
         """The links with what is being fetched over them."""
-        return {peer: replace(link, fetching=self.fetcher.fetching(peer)) for peer, link in self.links.all().items()}
+        links = self.links.all().items()
+        return {peer: replace(link, fetching=self.fetcher.fetching(peer)) for peer, link in links}
 
     async def watch(self, session: Session, stream: Stream) -> None:
         """Run a watch from its opening to its end. Raises PeerError as `Session.run` does."""
@@ -106,6 +107,25 @@ class Hub:
         """Whether it is on us to open a watch with a peer (Rule 3)."""
         return not self._stopping and self._desk.may_call(peer) and not self._sessions.get(peer)
 
+    def refused(self, peer: PeerId, error: PeerError) -> None:
+        """Note what went wrong with a peer; a fault is told to the desk, once for as long as it stays the same."""
+        known = self.links.all().get(peer)
+        if error.code not in NO_FAULT and (known is None or known.last_error != str(error)):
+            self._desk.refused(peer, error)
+        self.links.failed(peer, str(error))
+
+    def hear_news(self, peer: PeerId, news: News) -> None:
+        """A peer says something that somebody signed."""
+        self._desk.count("received", "statement", news_size(news))
+        try:
+            new = self._desk.accept(news, peer)
+        except PeerError as error:
+            self._desk.refused(peer, error)
+        else:
+            if new:
+                self.broadcast(news, but=peer)
+                self.prune()
+
     async def close(self, grace: float) -> None:
         """End all: what waits is still said, for at most `grace` seconds."""
         self._stopping = True
@@ -145,7 +165,6 @@ class Hub:
             self._desk.count("sent", "statement", news_size(event))
 
     def _hear(self, session: Session, event: Event) -> None:
-        self.links.heard(session.peer)
         match event:
             case News():
                 self.hear_news(session.peer, event)
@@ -158,25 +177,6 @@ class Hub:
                 self.fetcher.gone(session.peer, event.pair)
             case Send():
                 self.giver.push(session, event.pair)
-
-    def refused(self, peer: PeerId, error: PeerError) -> None:
-        """Note what went wrong with a peer; a fault is told to the desk, once for as long as it stays the same."""
-        known = self.links.all().get(peer)
-        if error.code not in NO_FAULT and (known is None or known.last_error != str(error)):
-            self._desk.refused(peer, error)
-        self.links.failed(peer, str(error))
-
-    def hear_news(self, peer: PeerId, news: News) -> None:
-        """A peer says something that somebody signed."""
-        self._desk.count("received", "statement", news_size(news))
-        try:
-            new = self._desk.accept(news, peer)
-        except PeerError as error:
-            self._desk.refused(peer, error)
-        else:
-            if new:
-                self.broadcast(news, but=peer)
-                self.prune()
 
     def _wanted(self) -> Want:
         return Want(self.fetcher.wishes.pairs()[: self._limits.wants])

@@ -43,8 +43,10 @@ class Links:
         self._links = {peer: replace(known.get(peer, Link(None)), address=at) for peer, at in peers.items()}
 
     def all(self) -> Mapping[PeerId, Link]:
-        """Every listed peer's link."""
-        return dict(self._links)
+        """Every listed peer's link; an open one is in contact now."""
+        now = time.time()
+        links = self._links.items()
+        return {peer: replace(link, last_contact=now) if link.connected else link for peer, link in links}
 
     def greeted(self, peer: PeerId, greeting: Greeting, skew: float, protocol: int, roster: str) -> None:
         """A peer has said what it is."""
@@ -57,10 +59,6 @@ class Links:
             last_contact=time.time(),
         )
 
-    def heard(self, peer: PeerId) -> None:
-        """A peer has said something."""
-        self._update(peer, last_contact=time.time())
-
     def failed(self, peer: PeerId, sentence: str) -> None:
         """Something went wrong with a peer."""
         self._update(peer, last_error=sentence)
@@ -71,9 +69,10 @@ class Links:
         if link is None or link.direction == direction:
             return
         connected = direction is not None
-        since = link.since if link.connected == connected else time.time()
+        now = time.time()
+        since = link.since if link.connected == connected else now
         error = "" if connected else link.last_error
-        self._update(peer, connected=connected, direction=direction, since=since, last_error=error)
+        self._update(peer, connected=connected, direction=direction, since=since, last_contact=now, last_error=error)
 
     def _update(self, peer: PeerId, **changes: object) -> None:
         if peer in self._links:

@@ -5,6 +5,7 @@ Rule 2: tombstones overtake everything that waits.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,6 +74,7 @@ class Session:
         self.closing = False
         self.lacks: set[Pair] = set()  # what the peer wants and we have not answered
         self._limits = limits
+        self._begun: float | None = None
         self._uses = 0
         self._unused = asyncio.Event()
         self._outbox = Outbox(limits.outbox)
@@ -94,6 +96,10 @@ class Session:
         if not self._broken.done():
             self._broken.set_exception(error)
             self._broken.exception()  # seen, also if nobody runs this session any more
+
+    def seconds(self) -> float:
+        """How long ago the watch was opened; 0 if it never was."""
+        return 0.0 if self._begun is None else time.monotonic() - self._begun
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -118,6 +124,7 @@ class Session:
         `hear` gets what the peer says, `said` what has been sent. Raises PeerError if the watch breaks or ends by `end`, and
         whatever `hear` raises.
         """
+        self._begun = time.monotonic()
         talk = asyncio.create_task(self._talk(stream, said))
         listen = asyncio.create_task(self._listen(stream, hear))
         try:

@@ -236,6 +236,22 @@ async def test_a_push_that_nobody_asked_for_is_refused():
 
 
 @asynchronous
+async def test_what_is_not_here_or_void_is_not_given():
+    async with nodes(1) as (node,):
+        peer = Identity.generate()
+        node.desk.listed = {peer.peer_id}
+        await node.exchange.set_peers({peer.peer_id: None})
+        void, absent = node.desk.hold(node.id, weights(100)), node.desk.offer(node.id, weights(200))
+        del node.desk.manifests[void]
+        async with channel(node, leaf(peer)) as line:
+            for pair in (void, absent):
+                call = line.stream_stream(SERVICE + "Fetch")()
+                asked = pb.Ask(artifact=pb.Artifact(issuer=pair.issuer, digest=pair.digest))
+                await call.write(asked.SerializeToString())
+                assert await call.code() is grpc.StatusCode.NOT_FOUND
+
+
+@asynchronous
 async def test_a_watch_without_hello_is_refused():
     async with nodes(1) as (node,):
         peer = Identity.generate()

@@ -76,6 +76,17 @@ async def test_a_node_that_does_not_listen_dials_and_hears():
 
 
 @asynchronous
+async def test_peers_that_are_listed_before_the_start_get_in():
+    async with nodes(1) as (one,):
+        two = Node()
+        await two.knows(lists=[one])
+        await two.listen()
+        await one.knows(two)
+        await until(lambda: one.linked(two) and two.linked(one))
+        await two.exchange.stop(1)
+
+
+@asynchronous
 async def test_if_both_dial_one_watch_remains():
     async with nodes(2) as (one, two):
         await asyncio.gather(one.knows(two), two.knows(one))

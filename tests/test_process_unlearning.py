@@ -81,7 +81,7 @@ def test_a_node_leaves_while_another_is_offline_and_returns_later() -> None:
         assert answer["uncovered"] == ["dog", "eel", "fox"]
         assert "tainted" in a.stale()["b"]
         assert_no_trace(a, tainted)
-        assert not any(is_alive(pid) for pid in workers)
+        federation.until(lambda: not any(map(is_alive, workers)), "the workers that held it are gone")
         with pytest.raises(NoAnswerError):
             a.predict("experts")
         assert revocation(a, "c")["binding"]

@@ -338,6 +338,16 @@ def test_images_of_uncovered_labels_are_counted_and_not_guessed(worker: Worker, 
     assert list(found["products"]) == ["generative"]
 
 
+def test_an_evaluation_reads_its_images_anew_each_time(worker: Worker, product: Json, tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "cat" / f"{name}.png").write_bytes(base64.b64decode(_picture(9)))
+    request = {**product, "data": about(tmp_path)["data"], "contract_labels": LABELS}
+    before = worker.ask("evaluate", **request)["images"]
+    (tmp_path / "cat" / "b.png").unlink()
+    assert (before, worker.ask("evaluate", **request)["images"]) == (2, 1)
+
+
 def test_baselines_train_on_real_images_alone(worker: Worker, animals: Path) -> None:
     shares = [about(animals, [label])["data"] for label in LABELS]
     request = {

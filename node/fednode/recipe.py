@@ -214,7 +214,7 @@ class ExpertRecipe(Recipe):
     version: Literal[1] = 1
     mix: Literal["paper", "mixed"] = "mixed"
     targets: Literal["donor", "teacher"] = "donor"
-    steps: Annotated[int, Field(ge=1, le=10_000_000)] = 150
+    steps: Annotated[int, Field(ge=1, le=10_000_000)] = 100
     batch: Annotated[int, Field(ge=2, le=4096)] = 64
     lr_micro: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     weight_decay_micro: Annotated[int, Field(ge=0, le=1_000_000)] = 10_000
@@ -228,7 +228,7 @@ class ExpertRecipe(Recipe):
 def expert_recipe(image: ImageShape) -> ExpertRecipe:
     """The default for images of this shape, sized for CPU cores up to 32 px."""
     if image.size <= 12:
-        return ExpertRecipe()
+        return ExpertRecipe(synthesis=SynthesisRecipe(sampler=SamplerRecipe(steps=8), samples_per_label=150))
     return ExpertRecipe(steps=1_000, shift=max(1, image.size // 16), synthesis=SynthesisRecipe(samples_per_label=1_000))
 
 

@@ -7,6 +7,7 @@ Rule 4: a fault ends the RPC with a status, never with a traceback.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -52,17 +53,17 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             try:
                 return await self._admitted(behaviour, allowed, request, context)
             except PeerError as error:
-                await context.abort(*status_of(error))
+                await _abort(context, *status_of(error))
             except FednodeError as error:
                 _LOG.warning("A call has failed: %s", error)
-                await context.abort(grpc.StatusCode.INTERNAL, "internal")
+                await _abort(context, grpc.StatusCode.INTERNAL, "internal")
             except asyncio.CancelledError:
                 return None  # the caller is gone, or the server stops: nobody is there to be told
             except grpc.aio.AbortError:
                 raise
             except Exception:
                 _LOG.exception("A call has failed.")
-                await context.abort(grpc.StatusCode.INTERNAL, "internal")
+                await _abort(context, grpc.StatusCode.INTERNAL, "internal")
 
         return guarded
 
@@ -91,6 +92,12 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         if caller is None:
             raise PeerError("unknown-caller", "No listed key has signed the caller's leaf.")
         return caller
+
+
+async def _abort(context: Any, code: grpc.StatusCode, details: str) -> None:
+    """End the RPC with a status; if it was cut meanwhile, nobody is there to be told."""
+    with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.InternalError):
+        await context.abort(code, details)
 
 
 def _rewrapped(handler: Any, wrap: Callable[[Behaviour], Behaviour]) -> Any:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fednode.errors import FednodeError
-from fednode.learning import evaluation, pictures
+from fednode.learning import dataset, evaluation, pictures
 from fednode.learning.expert import logits
 from fednode.learning.generative import Term, posterior
 from fednode.learning.images import BadImageError, decode
@@ -47,7 +47,7 @@ def predict(request: Predict, session: Session, report: Report) -> Result:
 
 def evaluate(request: Evaluate, session: Session, report: Report) -> Result:
     """Metrics of each expert and of each product that can answer, on the test images whose labels are covered."""
-    test = session.test_data(request.data, request.image, request.contract_labels)
+    test = dataset.load_test(request.data, request.image, request.contract_labels)
     position = np.array([_position(label, request.labels) for label in request.contract_labels])
     targets = position[test.targets]
     covered = targets >= 0

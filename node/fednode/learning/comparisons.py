@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fednode.learning import evaluation, pictures
+from fednode.learning import dataset, evaluation, pictures
 from fednode.learning.dataset import Evaluated
 from fednode.learning.expert import build, fit, logits
 from fednode.learning.operations import spec_seed
@@ -26,9 +26,9 @@ def baseline(request: Baseline, session: Session, report: Report) -> Result:
     A label that the data lack is never answered, so each of its test images counts as an error. With one label there is nothing
     to train: it is the answer.
     """
-    own = _real_images(request, session)
+    own = _real_images(request)
     known = [label for label in request.labels if label in own]
-    test = session.test_data(request.test, request.image, request.labels)
+    test = dataset.load_test(request.test, request.image, request.labels)
     probabilities = np.zeros((len(test.images), len(request.labels)))
     columns = [request.labels.index(label) for label in known]
     probabilities[:, columns] = _answers(request, session, known, own, test, report)
@@ -38,7 +38,7 @@ def baseline(request: Baseline, session: Session, report: Report) -> Result:
 
 def samples_picture(request: Samples, session: Session, report: Report) -> Result:
     """Writes the picture of real beside synthetic images of every label that has both; the result names the labels."""
-    data = session.data(request.data, request.image, request.labels)
+    data = dataset.load(request.data, request.image, request.labels)
     rows = {}
     for one in request.generators:
         label, count = one.labels[0]
@@ -55,11 +55,11 @@ def samples_picture(request: Samples, session: Session, report: Report) -> Resul
     return {"labels": list(ordered)}
 
 
-def _real_images(request: Baseline, session: Session) -> dict[str, torch.Tensor]:
+def _real_images(request: Baseline) -> dict[str, torch.Tensor]:
     """The training images of each label over all data, each image once, in the order of the sources."""
     found: dict[str, list[npt.NDArray[np.uint8]]] = {}
     for settings in request.data:
-        for label, own in session.data(settings, request.image, request.labels).labels.items():
+        for label, own in dataset.load(settings, request.image, request.labels).labels.items():
             found.setdefault(label, []).append(own.train)
     return {label: torch.from_numpy(np.unique(np.concatenate(parts), axis=0)) for label, parts in found.items()}
 

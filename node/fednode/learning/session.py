@@ -10,7 +10,7 @@ from torch import nn
 
 from fednode.contract import ImageShape
 from fednode.learning import dataset, expert, generator
-from fednode.learning.dataset import Dataset, DataSettings, Evaluated
+from fednode.learning.dataset import Dataset, DataSettings
 from fednode.learning.denoiser import Denoiser
 from fednode.recipe import ExpertArchitecture, GeneratorArchitecture
 from fednode_crypto.strict_json import JSON
@@ -23,14 +23,16 @@ KEPT_DATASETS = 2
 
 @dataclass(frozen=True)
 class Session:
-    """Loaders that remember; `generator(path, digest, architecture)`, `expert(...)`, `data(settings, image, labels)`."""
+    """Loaders that remember: `generator(path, digest, architecture)`, `expert(...)`, `data(settings, image, labels)`.
+
+    Jobs check the digests of remembered images against their specs; whatever else looks at images reads them anew.
+    """
 
     device: torch.device
     numerics: dict[str, JSON]
     generator: Callable[[str, str, GeneratorArchitecture], Denoiser]
     expert: Callable[[str, str, ExpertArchitecture], nn.Module]
     data: Callable[[DataSettings, ImageShape, Sequence[str]], Dataset]
-    test_data: Callable[[DataSettings, ImageShape, Sequence[str]], Evaluated]
     forget_data: Callable[[], None]
 
 
@@ -68,10 +70,6 @@ def open_session(device_name: str, threads: int) -> Session:
     def load_expert(path: str, digest: str, architecture: ExpertArchitecture) -> nn.Module:
         return expert.load(Path(path), architecture, device)
 
-    load_data, load_test = lru_cache(KEPT_DATASETS)(dataset.load), lru_cache(KEPT_DATASETS)(dataset.load_test)
-
-    def forget() -> None:
-        load_data.cache_clear()
-        load_test.cache_clear()
-
-    return Session(device, numerics_of(device, threads), load_generator, load_expert, load_data, load_test, forget)
+    load_data = lru_cache(KEPT_DATASETS)(dataset.load)
+    numerics = numerics_of(device, threads)
+    return Session(device, numerics, load_generator, load_expert, load_data, load_data.cache_clear)

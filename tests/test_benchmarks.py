@@ -1,0 +1,18 @@
+"""The benchmarks run, in a small size; what they measure is in docs/."""
+
+import json
+import subprocess
+import sys
+
+from federation import ROOT
+
+
+def test_the_benchmark_of_recipes_measures_each_recipe() -> None:
+    script = [sys.executable, str(ROOT / "examples" / "benchmarks" / "recipes.py"), "--seeds", "0", "--smoke", "--json"]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=240, check=True)
+    rows = json.loads(done.stdout)
+    recipes = {f"{mix}, {who}'s label" for mix in ("mixed", "paper") for who in ("donor", "teacher")}
+    assert rows.keys() == recipes | {"generative product"}
+    for row in rows.values():
+        assert 0 <= row["product"] <= 1
+        assert 0 <= row["ece"] <= 1

@@ -176,7 +176,8 @@ async def test_an_open_stream_ends_at_the_next_piece_when_the_artifact_is_void(d
 
 
 @asynchronous
-async def test_what_is_not_wanted_any_more_stops_at_once():
+@pytest.mark.parametrize("dialled", [True, False])
+async def test_what_is_not_wanted_any_more_stops_at_once(dialled):
     async with nodes(2) as (one, two):
         pair = lack(one, two, BIG)
 
@@ -186,12 +187,17 @@ async def test_what_is_not_wanted_any_more_stops_at_once():
                 one.exchange.want([])
 
         two.desk.read = drop
-        await two.knows(lists=[one])
-        await one.knows(two)
+        await one.knows(*[two] * dialled, lists=[two])
+        await two.knows(*[one] * (not dialled), lists=[one])
         await until(lambda: pair not in one.desk.manifests)
         await asyncio.sleep(0.2)
         assert one.desk.downloads == {}
-        assert one.desk.faults == []
+        assert (one.desk.faults, two.desk.faults) == ([], [])
+        two.desk.read = lambda _, index: None
+        one.desk.offer(two.id, BIG)
+        one.exchange.want([pair])
+        await until(lambda: one.desk.arrivals)
+        assert one.desk.files[pair] == BIG
 
 
 @asynchronous

@@ -45,6 +45,7 @@ IDLE_SECONDS = 30.0
 WAITING_SECONDS = 1.0
 STOP_GRACE_SECONDS = 3.0
 MAX_ROUNDS = 100
+TELL_SECONDS = 0.02
 
 log = logging.getLogger("fednode.daemon")
 
@@ -115,6 +116,7 @@ class Daemon:
         self._serve = Worker("serve", workers)
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._settling = asyncio.Lock()
         self._desk = NodeDesk(core, self._wake.set)
         self._exchange = Exchange(core.identity, core.contract.id, self._desk, ExchangeLimits())
         self._jobs = Jobs(core, self._build, self._serve, self._wake.set)
@@ -141,17 +143,25 @@ class Daemon:
         self._exchange.broadcast(news)
         return sorted(self.core.name_of(peer) for peer, link in self._exchange.links().items() if link.connected)
 
-    def settle(self) -> None:
+    async def settle(self) -> None:
         """Plan, and do at once what needs no worker; then hand on the rest."""
-        for _ in range(MAX_ROUNDS):
-            current = self._observe()
-            if current.erase:
-                self._erase(current.erase)
-            signing = [job for job in current.jobs if isinstance(job, Sign | Publish | Confirm)]
-            if not signing and not current.erase:
-                break
-            for job in signing:
-                self._sign(job)
+        async with self._settling:
+            told = False
+            for _ in range(MAX_ROUNDS):
+                current = self._observe()
+                signing = [job for job in current.jobs if isinstance(job, Sign | Publish | Confirm)]
+                for job in signing:
+                    self._sign(job)
+                if not signing and not current.erase:
+                    break
+                if not signing and told:
+                    self._erase(current.erase)
+                elif not signing:  # peers hear of it before this disk is busy
+                    await asyncio.sleep(TELL_SECONDS)
+                    told = True
+            self._hand_on(current)
+
+    def _hand_on(self, current: Plan) -> None:
         self._plan = current
         self._exchange.want(current.fetch)
         for pair in self.core.store.partials() - set(current.fetch):
@@ -203,7 +213,7 @@ class Daemon:
         if self.core.settings.data is None:
             self.core.scanned = ()
         await self._dial()
-        self.settle()
+        await self.settle()
         await control.start()
         log.info("%s (%s) listens on %s", self.core.settings.name, self.core.me, self._listen)
 
@@ -216,14 +226,14 @@ class Daemon:
                 await asyncio.wait_for(self._wake.wait(), self._pause())
             self._wake.clear()
             try:
-                self._tick()
+                await self._tick()
             except StorageError as error:
                 log.warning("%s", error)
                 self._desk.last_block = str(error)
                 await asyncio.sleep(WAITING_SECONDS)
 
-    def _tick(self) -> None:
-        self.settle()
+    async def _tick(self) -> None:
+        await self.settle()
         self._desk.flush()
         for worker in (self._build, self._serve):
             worker.end_if_idle()

@@ -27,7 +27,7 @@ class Running(Protocol):
     def broadcast(self, news: News) -> list[str]:
         """Tell all connected peers at once; the names of those."""
 
-    def settle(self) -> None:
+    async def settle(self) -> None:
         """Plan again, and do at once what needs no worker."""
 
     def status(self) -> Document:
@@ -99,7 +99,7 @@ class Verbs:
         peer = self._peer(request.peer)
         if peer == self._core.me:
             raise RefusedError("A node does not revoke itself.", "Run `fednode leave` to leave the federation.")
-        self._announce(self._core.book.revoke(self._core.identity, peer, request.reason))
+        await self._announce(self._core.book.revoke(self._core.identity, peer, request.reason))
         others = self._core.book.roster.members - self._core.book.tombstones - {peer}
         return {
             "subject": peer,
@@ -114,7 +114,7 @@ class Verbs:
         """Lift our own suspension or quarantine of a peer."""
         peer = self._peer(request.peer)
         self._core.book.restore(peer)
-        self._daemon.settle()
+        await self._daemon.settle()
         return {
             "subject": peer,
             "name": self._core.name_of(peer),
@@ -132,7 +132,7 @@ class Verbs:
             raise RefusedError(f"This node has no label {label!r}.", f"It has {', '.join(sorted(own)) or 'none'}.")
         gone = self._own_digest(label)
         self._core.ledger.withdraw(label)
-        self._daemon.settle()
+        await self._daemon.settle()
         return {"label": label, "digest": gone}
 
     async def leave(self, request: Any) -> Document:
@@ -142,7 +142,7 @@ class Verbs:
         signed_at = time.time()
         reason = request.reason or "leaves"
         news = self._core.book.revoke(self._core.identity, self._core.me, reason)
-        return {"signed_at": signed_at, "told": self._announce(news)}
+        return {"signed_at": signed_at, "told": await self._announce(news)}
 
     async def rescan(self, request: Any) -> Document:
         """Read the own images and peers.yaml again."""
@@ -154,9 +154,9 @@ class Verbs:
         self._daemon.stop()
         return {"stopping": True}
 
-    def _announce(self, news: News) -> list[str]:
+    async def _announce(self, news: News) -> list[str]:
         told = self._daemon.broadcast(news)
-        self._daemon.settle()
+        await self._daemon.settle()
         return told
 
     def _own_digest(self, label: str) -> str | None:

@@ -81,6 +81,7 @@ class Fetcher:
         """Replace the wish list; fetches of what is on it no more are stopped."""
         for pair in self.wishes.want(pairs):
             self._runs.pop(pair).task.cancel()
+            self._awaited = {key: awaited for key, awaited in self._awaited.items() if key[1] != pair}
         self.pump()
 
     def have(self, peer: PeerId, pair: Pair) -> None:
@@ -114,16 +115,14 @@ class Fetcher:
         served: asyncio.Future[PeerError | None] = asyncio.get_running_loop().create_future()
         if not self._answer(stream.peer, pair, Pushed(stream, pieces, served)):
             raise PeerError("not-asked", f"{short(stream.peer)} pushed what it was not asked for.")
+        self._runs[pair].task.add_done_callback(lambda _: _let_go(served, None))
         if error := await served:
             raise error
 
     async def stop(self) -> None:
         """Stop all fetches and begin no more."""
-        if self._alarm:
-            self._alarm.cancel()
         tasks = [run.task for run in self._runs.values()]
-        for task in tasks:
-            task.cancel()
+        self.want(())
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def pump(self) -> None:
@@ -204,7 +203,8 @@ class Fetcher:
         except TimeoutError:
             raise PeerError("stalled", f"{short(session.peer)} did not push {pair.digest[:12]}.") from None
         finally:
-            self._awaited.pop((session.peer, pair), None)
+            if self._awaited.get((session.peer, pair)) is awaited:
+                del self._awaited[session.peer, pair]
         if isinstance(pushed, PeerError):
             raise pushed
         await self._served(pushed, pair, progress)
@@ -218,8 +218,13 @@ class Fetcher:
             outcome = error
             raise
         finally:
-            if not pushed.served.done():
-                pushed.served.set_result(outcome)
+            _let_go(pushed.served, outcome)
+
+
+def _let_go(served: asyncio.Future[PeerError | None], outcome: PeerError | None) -> None:
+    """Let the RPC of a push end, if it has not been let go before."""
+    if not served.done():
+        served.set_result(outcome)
 
 
 def _with_counts(error: PeerError, progress: Progress) -> PeerError:

@@ -8,8 +8,8 @@ Rule 3: tests steer it by files in STANDIN_DIR, where it also tells what it was 
 
 A steering file is named ACTION-OP or ACTION-OP-LABEL (`hold-expert`, `crash-fit-three`). While `hold` is there, the op waits;
 `crash`, `kill`, `memory` and `data` are used up by the op that they break; `bad` marks weights, which then fail the check;
-`fail` lets an audit fail. While `hold-ready` is there, workers that start do not say that they are ready. The file `size` holds
-the bytes of weights. It imports the standard library alone and starts in a few hundredths of a second.
+`fail` lets an audit fail. While `hold-ready` is there, workers that start do not say that they are ready. It imports the standard
+library alone and starts in a few hundredths of a second.
 """
 
 import base64
@@ -69,21 +69,12 @@ def stream_of(seed: bytes, size: int) -> bytes:
 
 def weights_of(spec: Document, bad: bool = False) -> bytes:
     """A safetensors file with one fp16 tensor."""
-    size = int(told("size") or WEIGHT_BYTES)
-    mark = BAD_MARK + b"\0" * (len(BAD_MARK) % 2) if bad else b""
-    data = mark + stream_of(seed_of(spec), size - len(mark))
-    tensor = {"dtype": "F16", "shape": [size // 2], "data_offsets": [0, size]}
+    mark = BAD_MARK if bad else b""
+    data = mark + stream_of(seed_of(spec), WEIGHT_BYTES - len(mark))
+    tensor = {"dtype": "F16", "shape": [WEIGHT_BYTES // 2], "data_offsets": [0, WEIGHT_BYTES]}
     header = json.dumps({"w": tensor}).encode()
     header += b" " * (-len(header) % 8)
     return struct.pack("<Q", len(header)) + header + data
-
-
-def told(name: str) -> str | None:
-    """The text of a steering file; None if it is not there."""
-    try:
-        return (FOLDER / name).read_text()
-    except FileNotFoundError:
-        return None
 
 
 def names(action: str, request: Document) -> list[str]:
@@ -264,6 +255,17 @@ def baseline(request: Document) -> Document:
     return {"images": DIGITS_IMAGES, "labels": request["labels"], **METRICS}
 
 
+def outcome(request: Document, report: Report) -> Document:
+    """How a request ends."""
+    try:
+        steer(request, report)
+        return {"event": "done", "result": OPS[request["op"]](request)}
+    except FailedError as error:
+        return {"event": "failed", "code": error.code, "message": str(error), "hint": ""}
+    except FileNotFoundError as error:
+        return {"event": "failed", "code": "internal", "message": f"{error.filename} is missing.", "hint": ""}
+
+
 class Session:
     """The conversation on the real standard output."""
 
@@ -291,17 +293,7 @@ class Session:
 
         self.note(op=request["op"], label=request.get("spec", {}).get("label"))
         report(request["op"], 0, 2)
-        try:
-            steer(request, report)
-            result = OPS[request["op"]](request)
-        except FailedError as error:
-            message = {"event": "failed", "code": error.code, "message": str(error), "hint": ""}
-        except FileNotFoundError as error:
-            message = {"event": "failed", "code": "internal", "message": f"{error.filename} is missing.", "hint": ""}
-        else:
-            report(request["op"], 2, 2)
-            message = {"event": "done", "result": result}
-        self.say({"id": request["id"], **message})
+        self.say({"id": request["id"], **outcome(request, report)})
 
 
 def read_requests(stream: BinaryIO, requests: queue.Queue[bytes]) -> None:

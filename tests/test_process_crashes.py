@@ -4,7 +4,8 @@ import signal
 from dataclasses import replace
 
 import pytest
-from federation import Federation, Node, is_alive, reference
+from federation import Federation, reference
+from nodes import Node, is_alive
 
 from fednode import failpoints
 from fednode.catalogue import Catalogue

@@ -1,7 +1,8 @@
 """The gather rule between real node processes: who waits for whom, for how long, and what comes of those who are late."""
 
 import pytest
-from federation import Federation, Node, reference
+from federation import Federation, reference
+from nodes import Node
 
 pytestmark = pytest.mark.process
 

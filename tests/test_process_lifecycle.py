@@ -5,7 +5,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from federation import Federation, is_alive, processes_of
+from federation import Federation
+from nodes import is_alive, processes_of
 
 pytestmark = pytest.mark.process
 

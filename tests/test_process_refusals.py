@@ -5,7 +5,8 @@ import socket
 from collections.abc import Callable, Iterator
 
 import pytest
-from federation import Federation, Node
+from federation import Federation
+from nodes import Node
 
 from fednode_crypto.identity import Identity
 

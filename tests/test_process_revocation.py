@@ -1,7 +1,8 @@
 """Votes between real node processes: suspended at once by the voter, revoked everywhere and for ever by a quorum."""
 
 import pytest
-from federation import Document, Federation, Node, reference
+from federation import Federation, reference
+from nodes import Document, Node
 
 from fednode.errors import RefusedError
 

@@ -5,7 +5,8 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from federation import Federation, Node, is_alive, reference
+from federation import Federation, reference
+from nodes import Node, is_alive
 
 from fednode.errors import NoAnswerError
 

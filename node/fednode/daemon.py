@@ -52,7 +52,6 @@ log = logging.getLogger("fednode.daemon")
 
 def run(home: Home, settings: Settings) -> int:
     """Run the daemon of a home until it is stopped; the exit code. Raises FednodeError if it can't start."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # the exchange says in its own words what went wrong
     os.umask(0o077)  # whatever this process makes is for its owner alone
     ensure_home(home)
     with Lock(home), open_core(home, settings) as core, (home.logs / "workers.log").open("ab") as worker_log:
@@ -208,11 +207,11 @@ class Daemon:
         task.add_done_callback(_log_failure)
 
     async def _start(self, control: ControlServer) -> None:
+        await self._dial()
         port = await self._exchange.start(self.core.settings.listen)
         self._listen = f"{self.core.settings.listen.rpartition(':')[0]}:{port}"
         if self.core.settings.data is None:
             self.core.scanned = ()
-        await self._dial()
         await self.settle()
         await control.start()
         log.info("%s (%s) listens on %s", self.core.settings.name, self.core.me, self._listen)

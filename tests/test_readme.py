@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from federation import ROOT, STANDIN, free_port
+
+from fednode.config import KEYS
 
 README = (ROOT / "README.md").read_text()
 STOP_ALL = 'for home in home-a home-b home-c; do FEDNODE_HOME="$PWD/$home" fednode stop >/dev/null 2>&1 || true; done'
@@ -65,8 +66,6 @@ def test_every_verb_that_help_lists_is_in_the_readme() -> None:
 
 
 def test_every_setting_is_in_the_readme() -> None:
-    from fednode.config import KEYS
-
     table = README.split("| flag, key |")[1].split("\n\n")[0]
     assert {key for key in KEYS if f"`{key}`" in table} == set(KEYS)
 

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from federation import ROOT
+from nodes import ROOT
 
 
 def test_the_benchmark_of_recipes_measures_each_recipe() -> None:

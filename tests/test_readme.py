@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from federation import ROOT, STANDIN, free_port
+from nodes import ROOT, STANDIN, free_port
 
 from fednode.config import KEYS
 

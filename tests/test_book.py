@@ -16,7 +16,7 @@ from fednode.contract import Contract, ImageShape
 from fednode.errors import PeerError, RefusedError, StorageError
 from fednode.ledger import Ledger
 from fednode.lineage import Pair
-from fednode.manifest import Manifest
+from fednode.manifest import LabelCount, Manifest
 from fednode.revocation import MAX_ERASED, MAX_REVOKED, Receipt, Revocation
 from fednode.roster import Standing
 from fednode_crypto.identity import Identity, PeerId
@@ -150,6 +150,10 @@ def with_contract(manifest: Manifest) -> Manifest:
     return manifest.model_copy(update={"contract": CONTRACT.id})
 
 
+def of_labels(manifest: Manifest, *labels: str) -> Manifest:
+    return manifest.model_copy(update={"labels": tuple(LabelCount(label=label, images=40) for label in labels)})
+
+
 def signed_by(key: str, manifest: Manifest) -> News:
     statement = catalogue(KEYS["b"], [manifest])
     return News("catalogue", statement.seal(KEYS["b"]), (manifest.seal(KEYS[key]),))
@@ -172,6 +176,24 @@ REFUSED: dict[str, tuple[str, News]] = {
         signed_by("b", with_contract(generator(B, "dog", contract=WIDE))),
     ),
     "the images have another shape": ("bad-manifest", signed_by("b", with_contract(generator(B, contract=LARGE)))),
+    "a generator draws two labels": ("bad-manifest", signed_by("b", of_labels(generator(B), "ant", "bee"))),
+    "an expert has another number of outputs than labels": (
+        "bad-manifest",
+        signed_by("b", of_labels(expert(B, [generator(B).pair]), "ant", "bee", "cat")),
+    ),
+    "the labels of an expert are out of order": (
+        "bad-manifest",
+        signed_by("b", expert(B, [generator(B).pair], labels=("bee", "ant"))),
+    ),
+    "two generators draw one label": (
+        "bad-catalogue",
+        told(KEYS["b"], [generator(B, weights="one"), generator(B, weights="two")]),
+    ),
+    "a peer speaks with two experts": (
+        "bad-catalogue",
+        told(KEYS["b"], [expert(B, [generator(B).pair], weights=text) for text in ("one", "two")]),
+    ),
+    "a label that the contract lacks is announced": ("bad-catalogue", told(KEYS["b"], publishes=("dog",))),
     "a manifest is no envelope": (
         "bad-statement",
         News("catalogue", catalogue(KEYS["b"]).seal(KEYS["b"]), (b"{}",)),
@@ -248,6 +270,17 @@ def test_two_catalogues_of_one_sequence_quarantine_their_issuer_for_good(tmp_pat
     assert book.word().offers() == {}
     assert [news.envelope for news in book.evidence(B)] == [first.envelope, second.envelope]
     assert view(home.open()) == view(book)
+
+
+def test_more_contradictions_of_a_quarantined_peer_are_not_kept(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    book = home.open()
+    book.accept(told(KEYS["b"], [generator(B)]))
+    with pytest.raises(PeerError):
+        book.accept(told(KEYS["b"], publishes=("bee",)))
+    for second in range(1, 20):
+        assert refusal(book, told(KEYS["b"], created=NOW + second)) == "equivocation"
+    assert len(book.evidence(B)) == len(home.open().evidence(B)) == 2
 
 
 def test_evidence_convinces_a_node_that_saw_neither_catalogue(tmp_path: Path) -> None:
@@ -532,6 +565,19 @@ def test_a_catalogue_is_signed_again_after_a_day(tmp_path: Path) -> None:
     said, _ = Catalogue.read(news.envelope)
     assert (said.sequence, said.publishes, said.manifests) == (2, ("ant",), (manifest.digest,))
     assert said.fresh_until == NOW + DAY + FRESH_SECONDS
+    assert book.renew(KEYS["a"]) is None
+
+
+def test_a_catalogue_signed_while_the_clock_was_ahead_is_signed_again_once_it_is_right(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    book = home.open()
+    home.clock.now += 1000 * DAY
+    book.publish(KEYS["a"], ["ant"], [])
+    home.clock.now -= 1000 * DAY
+    news = book.renew(KEYS["a"])
+    assert news is not None
+    assert Catalogue.read(news.envelope)[0].created == NOW
+    home.clock.now -= 60
     assert book.renew(KEYS["a"]) is None
 
 

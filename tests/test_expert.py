@@ -154,3 +154,13 @@ def test_weights_of_other_labels_are_refused(trained: dict[str, Tensor], tmp_pat
     weights.save(tmp_path / "e", trained)
     with pytest.raises(BadWeightsError, match="fc"):
         expert.load(tmp_path / "e", TINY.model_copy(update={"outputs": 3}), CPU)
+
+
+def test_an_expert_whose_sound_weights_overflow_prefers_no_label(trained: dict[str, Tensor], tmp_path: Path) -> None:
+    hostile = {
+        name: torch.full_like(tensor, -1.0 if name.endswith("running_var") else 100.0)
+        for name, tensor in trained.items()
+    }
+    weights.save(tmp_path / "w", hostile)
+    found = expert.logits(expert.load(tmp_path / "w", TINY, CPU), toy_pool().images, CPU)
+    assert found.tolist() == [[0.0, 0.0]] * 40

@@ -140,3 +140,13 @@ def test_a_higher_temperature_makes_answers_softer_and_keeps_their_order() -> No
     warm = posterior(terms, pixels, 3, TeacherRecipe(temperature_milli=4000), CPU)
     assert (cold.argmax(1) == warm.argmax(1)).all()
     assert (cold.max(1).values > warm.max(1).values).all()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e30])
+def test_a_generator_that_overflows_explains_nothing_and_the_answer_stays_finite(value: float) -> None:
+    around = means(2)
+    pixels, _ = images(around, 20)
+    terms = [*(Term(i, 10, exact(mean)) for i, mean in enumerate(around)), Term(2, 10, lambda x, s: x * 0 + value)]
+    answer = posterior(terms, pixels, 3, RECIPE, CPU)
+    assert bool(answer.isfinite().all())
+    assert bool((answer[:, 2] < answer[:, :2].min(dim=1).values).all())

@@ -140,3 +140,23 @@ def test_an_image_bomb_is_refused_by_its_claimed_size() -> None:
     bomb = encoded(Image.new("1", (30_000, 30_000)))
     with pytest.raises(BadImageError, match="pixels"):
         decode(bomb, GREY)
+
+
+def test_a_damaged_exif_orientation_is_refused_and_raises_nothing_else() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    whole = encoded(plain("RGB", (9, 9, 9)), "JPEG", exif=exif)
+    at = whole.index(b"Exif\0\0") + 6
+    for place in range(at, at + 32):
+        for value in (0, 1, 5, 12, 255):
+            data = whole[:place] + bytes([value]) + whole[place + 1 :]
+            try:
+                decode(data, GREY)
+            except BadImageError:
+                continue
+
+
+@pytest.mark.parametrize("kind", ["EPS", "DDS", "ICO", "TGA"])
+def test_formats_that_are_not_listed_are_not_even_opened(kind: str) -> None:
+    with pytest.raises(BadImageError, match="known format"):
+        decode(encoded(plain("L" if kind == "EPS" else "RGB", 5), kind), GREY)

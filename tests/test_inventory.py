@@ -88,9 +88,17 @@ def test_a_stale_expert_says_why(
     lineage: list[Manifest], live: list[Manifest], good: tuple[PeerId, ...], reason: str
 ) -> None:
     made = expert(A, [manifest.pair for manifest in lineage])
-    said = why_stale(made, frozenset(manifest.pair for manifest in live), frozenset(good))
+    said = why_stale(made, {manifest.pair: manifest for manifest in live}, frozenset(good))
     assert reason in said
     assert bool(said) == bool(reason)
+
+
+@pytest.mark.parametrize("labels", [("ant",), ("ant", "bee", "cat"), ("ant", "cat")])
+def test_an_expert_of_other_labels_than_its_generators_has_no_say_and_the_others_go_on(labels: tuple[str, ...]) -> None:
+    odd = expert(B, [GA.pair, GB.pair], labels=labels)
+    stock = take(word(GA, GB, EA, odd), held(GA, GB, EA, odd))
+    assert stock.experts.keys() == {EA.pair}
+    assert "labels" in stock.stale[odd.pair]
 
 
 def test_a_stale_expert_is_listed_even_if_its_weights_are_not_here() -> None:

@@ -2,10 +2,11 @@
 
 Rule 1: every statement is of our contract, and its issuer is among those who signed it.
 Rule 2: a catalogue comes with every manifest it lists, or they are known; each is of the same issuer, within our labels and
-        of our image shape.
+        of our image shape. It lists one generator of a label at most, and one expert, so that nobody speaks twice.
 Rule 3: a catalogue may be at most SKEW_SECONDS ahead of our clock. A revocation is never refused because of a clock.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from fednode.catalogue import SKEW_SECONDS, Catalogue
 from fednode.contract import Contract
 from fednode.errors import PeerError
 from fednode.manifest import Manifest
+from fednode.recipe import GeneratorArchitecture
 from fednode.revocation import Receipt
 from fednode.statement import Statement
 from fednode_crypto.identity import PeerId
@@ -71,16 +73,18 @@ def admit_manifests(
 ) -> list[Signed[Manifest]]:
     """The manifests to keep with a catalogue: those attached that are not known yet.
 
-    Raises PeerError `bad-statement`, `other-contract`, `not-signed`, `bad-manifest`, and `incomplete` if a listed manifest is
-    neither attached nor known.
+    Raises PeerError `bad-statement`, `other-contract`, `not-signed`, `bad-manifest`, `bad-catalogue`, and `incomplete` if a
+    listed manifest is neither attached nor known.
     """
     found = {signed.statement.digest: signed for signed in (open_signed(Manifest, envelope) for envelope in attached)}
     if unlisted := found.keys() - set(catalogue.manifests):
         raise PeerError("bad-manifest", f"The manifest {min(unlisted)[:12]} is not in the catalogue it came with.")
     if lacking := set(catalogue.manifests) - found.keys() - known.keys():
         raise PeerError("incomplete", f"A catalogue came without its manifest {min(lacking)[:12]}.")
-    for digest in catalogue.manifests:
-        _check_manifest(found.get(digest) or known[digest], catalogue.issuer, contract)
+    listed = [found.get(digest) or known[digest] for digest in catalogue.manifests]
+    for signed in listed:
+        _check_manifest(signed, catalogue.issuer, contract)
+    _check_offer(catalogue, [signed.statement for signed in listed], contract)
     return [signed for digest, signed in found.items() if digest not in known]
 
 
@@ -102,6 +106,30 @@ def _check_manifest(signed: Signed[Manifest], issuer: PeerId, contract: Contract
         raise PeerError("bad-manifest", f"A manifest of {issuer} names {min(foreign)!r}, which is not in our contract.")
     if manifest.architecture.image != contract.image:
         raise PeerError("bad-manifest", f"A manifest of {issuer} is for images of another shape than our contract's.")
+    _check_labels(manifest, contract)
+
+
+def _check_labels(manifest: Manifest, contract: Contract) -> None:
+    """A generator draws one label; a classifier or expert has an output for each of its labels, in the contract's order."""
+    names = manifest.names()
+    if isinstance(manifest.architecture, GeneratorArchitecture):
+        if len(names) != 1:
+            raise PeerError("bad-manifest", f"A generator of {manifest.issuer} names {len(names)} labels.")
+    elif list(names) != sorted(names, key=contract.labels.index) or len(names) != manifest.architecture.outputs:
+        raise PeerError(
+            "bad-manifest",
+            f"The labels of a manifest of {manifest.issuer} do not fit its outputs, or are out of order.",
+        )
+
+
+def _check_offer(catalogue: Catalogue, listed: Iterable[Manifest], contract: Contract) -> None:
+    if foreign := set(catalogue.publishes) - set(contract.labels):
+        raise PeerError(
+            "bad-catalogue", f"{catalogue.issuer} announces {min(foreign)!r}, which is not in our contract."
+        )
+    roles = Counter((manifest.kind, manifest.names() if manifest.kind == "generator" else ()) for manifest in listed)
+    if twice := [kind for (kind, _), count in roles.items() if count > 1]:
+        raise PeerError("bad-catalogue", f"{catalogue.issuer} lists more than one {twice[0]} for the same.")
 
 
 def _utc(seconds: float) -> str:

@@ -108,9 +108,8 @@ class Answers:
 
         fields = {**fields, "contract_labels": list(self._contract.labels)}
         choice, result = await self._ask("evaluate", both, lambda choice: {**fields, **self._parts(choice)})
-        issuers = {(pair.digest): pair.issuer for pair in sorted(choice.experts)}
-        for expert in result["experts"]:
-            expert["issuer"] = issuers[expert["digest"]]
+        for pair, expert in zip(sorted(choice.experts), result["experts"], strict=True):
+            expert["issuer"] = pair.issuer
         return {**result, "default": default_product(self._stock())}
 
     async def samples(self, fields: Fields) -> Document:

@@ -13,7 +13,7 @@ from fednode import drafts
 from fednode import news as telling
 from fednode.admission import Signed, admit_manifests, check_clock, check_contract, check_signer, open_signed, surplus
 from fednode.archive import Archive
-from fednode.catalogue import Catalogue, Succession, succession
+from fednode.catalogue import SKEW_SECONDS, Catalogue, Succession, succession
 from fednode.contract import Contract
 from fednode.errors import PeerError, RefusedError
 from fednode.inventory import Word
@@ -127,8 +127,8 @@ class Book:
         """Keep what a peer told us; False if it is nothing new.
 
         Raises PeerError, and keeps nothing: `bad-statement`, `other-contract`, `stranger`, `revoked`, `not-signed`, `clock`,
-        `sequence-jump`, `bad-manifest`, `incomplete`, `too-many`, `own-key`; and `equivocation`, which quarantines the issuer.
-        Raises StorageError if it can't be kept.
+        `sequence-jump`, `bad-manifest`, `bad-catalogue`, `incomplete`, `too-many`, `own-key`; and `equivocation`, which
+        quarantines the issuer. Raises StorageError if it can't be kept.
         """
         if news.kind == "catalogue":
             return self._accept_catalogue(open_signed(Catalogue, news.envelope), news.attachments)
@@ -151,9 +151,14 @@ class Book:
         return telling.of_catalogue(self._archive, signed)
 
     def renew(self, identity: Identity) -> News | None:
-        """Our catalogue signed again, a day after the last; None if it is younger, or if there is none to renew."""
+        """Our catalogue signed again, a day after the last; None if it is younger, or if there is none to renew.
+
+        One that was signed while our clock was ahead is signed again as well: peers refuse it until its time comes.
+        """
         held = self._archive.catalogues.get(self._me)
-        if held is None or self._me in self.tombstones or self._clock() < held.statement.created + RENEW_SECONDS:
+        if held is None or self._me in self.tombstones:
+            return None
+        if -SKEW_SECONDS <= self._clock() - held.statement.created < RENEW_SECONDS:
             return None
         return self.publish(identity, held.statement.publishes, held.statement.manifests)
 
@@ -237,7 +242,8 @@ class Book:
                 f"Another node has signed a catalogue {sequence} with our identity.",
                 "Is a copy of this home running, or was it restored from a backup?",
             )
-        self._archive.quarantine(issuer, held, received)
+        if issuer not in self.quarantined:  # two prove it; more would only fill the disk
+            self._archive.quarantine(issuer, held, received)
         raise PeerError("equivocation", f"The peer {issuer} has signed two different catalogues {sequence}.")
 
     def _accept_revocation(self, signed: Signed[Revocation]) -> bool:

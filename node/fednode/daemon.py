@@ -122,6 +122,7 @@ class Daemon:
         self._gather = Gather(core.settings.gather_deadline)
         self._plan: Plan | None = None
         self._listen = ""
+        self._trouble = ""
         self.answers = Answers(lambda: cores.stock(core), core.store, self._serve, core.contract, core.recipes)
 
     async def run(self) -> int:
@@ -172,7 +173,8 @@ class Daemon:
         states = {worker.kind: worker.state for worker in (self._build, self._serve)}
         self._desk.flush()
         links = self._exchange.links()
-        return report(View(self.core, self._plan, self._jobs, links, self._desk, self._listen, states))
+        view = View(self.core, self._plan, self._jobs, links, self._desk, self._listen, states, self._trouble)
+        return report(view)
 
     async def reload(self) -> None:
         """Read peers.yaml and the own images again. Raises ConfigError, and RefusedError for another contract."""
@@ -224,12 +226,22 @@ class Daemon:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._pause())
             self._wake.clear()
-            try:
-                await self._tick()
-            except StorageError as error:
-                log.warning("%s", error)
-                self._desk.last_block = str(error)
+            self._trouble = await self._tried()
+            if self._trouble:
                 await asyncio.sleep(WAITING_SECONDS)
+                self._wake.set()
+
+    async def _tried(self) -> str:
+        """What went wrong with a tick, in words; it is tried again, since a node that ends helps nobody."""
+        try:
+            await self._tick()
+        except StorageError as error:
+            log.warning("%s", error)
+            return str(error)
+        except Exception as error:
+            log.exception("planning met an internal error")
+            return f"Planning met an internal error ({error})."
+        return ""
 
     async def _tick(self) -> None:
         await self.settle()

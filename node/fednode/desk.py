@@ -102,6 +102,8 @@ class NodeDesk:
         except StorageError as error:
             self.last_block = str(error)
         else:
+            if self._counted:  # so the disk takes what is written
+                self.last_block = ""
             self._counted.clear()
 
     def _note(self, kind: str, **fields: str | float | None) -> None:

@@ -2,7 +2,8 @@
 
 Rule 1: an artifact is offered when its issuer's current catalogue lists it and the issuer is in good standing; all else is void.
 Rule 2: it is live when it is offered, here, and its weights were checked.
-Rule 3: an expert is current when its lineage equals the live generators; only current experts enter a product.
+Rule 3: an expert is current when its lineage equals the live generators, and its labels are theirs; only current experts
+        enter a product.
 """
 
 from collections.abc import Iterable, Mapping
@@ -94,7 +95,7 @@ def take(word: Word, held: Held) -> Inventory:
     for pair, manifest in offered.items():
         if manifest.kind != "expert":
             continue
-        reason = why_stale(manifest, frozenset(generators), word.good)
+        reason = why_stale(manifest, generators, word.good)
         if reason:
             stale[pair] = reason
         elif pair in usable:
@@ -102,15 +103,17 @@ def take(word: Word, held: Held) -> Inventory:
     return Inventory(offered, generators, experts, stale)
 
 
-def why_stale(expert: Manifest, live: Lineage, good: frozenset[PeerId]) -> str:
-    """Why an expert may not speak, or an empty text if it is current."""
-    inputs = frozenset(expert.lineage)
+def why_stale(expert: Manifest, generators: Mapping[Pair, Manifest], good: frozenset[PeerId]) -> str:
+    """Why an expert may not speak beside these live generators, or an empty text if it is current."""
+    inputs, live = frozenset(expert.lineage), generators.keys()
     if any(pair.issuer not in good for pair in inputs):
         return "tainted: it descends from a party that is gone"
     if inputs - live:
         return "stale: it used a generator that is not live here"
     if live - inputs:
         return "stale: it was built without a generator that is live here"
+    if set(expert.names()) != {name for manifest in generators.values() for name in manifest.names()}:
+        return "wrong: it does not tell apart the labels of the generators that it names"
     return ""
 
 

@@ -114,8 +114,10 @@ class Jobs:
         }
 
     def forgive(self) -> None:
-        """Let everything that failed be tried again at once."""
+        """Let everything that failed be tried again at once, and a scan that runs begin anew: it may have read old images."""
         self.failures.clear()
+        if self._running is not None and self._running[0] == key(Scan()):
+            self._running[1].cancel()
 
     async def close(self) -> None:
         """Wait for the tasks to end after their workers were ended."""

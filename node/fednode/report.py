@@ -34,6 +34,7 @@ class View:
     desk: NodeDesk
     listen: str
     workers: Mapping[str, str]
+    trouble: str
 
 
 def report(view: View) -> Document:
@@ -158,8 +159,7 @@ def _failed(jobs: Jobs) -> list[Document]:
 
 
 def _subjects(core: Core) -> list[PeerId]:
-    voted = (peer for peer in core.book.roster.known if core.book.votes(peer))
-    return sorted(core.book.tombstones | set(voted))
+    return sorted(peer for peer in core.book.roster.known if core.book.votes(peer))
 
 
 def _revocation(core: Core, subject: PeerId) -> Document:
@@ -201,4 +201,4 @@ def _bytes(core: Core) -> Document:
 
 def _last_error(view: View) -> str | None:
     reasons = [failure.reason for failure in view.jobs.failures.values()]
-    return next((text for text in (*reasons, view.desk.last_block, *view.jobs.hopeless().values()) if text), None)
+    return next((text for text in (*reasons, view.trouble, view.desk.last_block, *view.jobs.hopeless().values()) if text), None)

@@ -125,9 +125,11 @@ class Verbs:
     async def withdraw(self, request: Any) -> Document:
         """Take an own label out of the federation."""
         label = label_name(request.label)
-        own = {found.label for found in self._core.scanned or ()}
         if label in self._core.ledger.withdrawn():
             raise RefusedError(f"The label {label!r} is withdrawn already.")
+        if self._core.scanned is None:
+            raise RefusedError("The own images are still being read, so their labels are not known.", "Try again soon.")
+        own = {found.label for found in self._core.scanned}
         if label not in own:
             raise RefusedError(f"This node has no label {label!r}.", f"It has {', '.join(sorted(own)) or 'none'}.")
         gone = self._own_digest(label)

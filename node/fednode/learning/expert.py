@@ -101,9 +101,13 @@ def load(path: Path, architecture: ExpertArchitecture, device: torch.device) -> 
 
 @torch.inference_mode()
 def logits(network: nn.Module, images: Tensor, device: torch.device) -> Tensor:
-    """Logits (N, K) of uint8 images (N, C, H, W), on the CPU."""
+    """Finite logits (N, K) of uint8 images (N, C, H, W), on the CPU.
+
+    A network of sound weights can still overflow. Where it does, the row is 0: it prefers no label, and spoils no product.
+    """
     batches = torch.split(images, ANSWER_BATCH)
-    return torch.cat([network(_to_network(batch, device)).cpu() for batch in batches])
+    found = torch.cat([network(_to_network(batch, device)).cpu() for batch in batches])
+    return torch.where(found.isfinite().all(dim=1, keepdim=True), found, 0.0)
 
 
 def _wire(network: nn.Module) -> dict[str, Tensor]:

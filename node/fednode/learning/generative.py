@@ -20,6 +20,7 @@ from fednode.recipe import TeacherRecipe
 NOISE_DOMAIN = b"fednode/product-noise/v1\0"
 PASS = 256
 TINY = 1e-30
+WORST = 1e12  # far above the energy of any image, and far below where float32 ends
 
 Progress = Callable[[int, int], None]
 
@@ -50,13 +51,15 @@ def common_noise(images: Tensor, levels: int) -> Tensor:
 def energies(denoise: Denoise, x: Tensor, noise: Tensor, levels: Tensor) -> Tensor:
     """||D(x + s n; s) - x||^2 / s^2 for each level s: (N, L), from x (N, C, H, W) in data units and noise (N, L, C, H, W).
 
-    Integrated over ln s this is minus the log likelihood of x, up to a constant that all generators share (2110.00473).
+    Integrated over ln s this is minus the log likelihood of x, up to a constant that all generators share (2110.00473). A
+    network that overflows explains nothing: its energy is WORST.
     """
     count, depth = noise.shape[:2]
     sigma = levels.repeat(count)
     noisy = (x[:, None] + levels[:, None, None, None] * noise).flatten(0, 1)
     error = denoise(noisy, sigma).view_as(noise) - x[:, None]
-    return error.square().sum((2, 3, 4)).view(count, depth) / levels**2
+    energy = error.square().sum((2, 3, 4)).view(count, depth) / levels**2
+    return energy.nan_to_num(nan=WORST, posinf=WORST).clamp_max(WORST)
 
 
 def scores(energy: Tensor, terms: Sequence[Term], outputs: int) -> Tensor:

@@ -142,18 +142,12 @@ def test_an_image_bomb_is_refused_by_its_claimed_size() -> None:
         decode(bomb, GREY)
 
 
-def test_a_damaged_exif_orientation_is_refused_and_raises_nothing_else() -> None:
+def test_a_tag_of_a_type_that_it_can_not_have_is_refused_and_raises_nothing_else() -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6
+    exif[0x0112], exif[0x010E] = 6, "text"
     whole = encoded(plain("RGB", (9, 9, 9)), "JPEG", exif=exif)
-    at = whole.index(b"Exif\0\0") + 6
-    for place in range(at, at + 32):
-        for value in (0, 1, 5, 12, 255):
-            data = whole[:place] + bytes([value]) + whole[place + 1 :]
-            try:
-                decode(data, GREY)
-            except BadImageError:
-                continue
+    with pytest.raises(BadImageError, match="damaged"):
+        decode(whole.replace(b"\x01\x0e\x00\x02", b"\x01\x08\x00\x02"), GREY)
 
 
 @pytest.mark.parametrize("kind", ["EPS", "DDS", "ICO", "TGA"])

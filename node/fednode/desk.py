@@ -29,8 +29,13 @@ class NodeDesk:
         self._core = core
         self._changed = changed
         self.last_fault: dict[PeerId, str] = {}
-        self.last_block = ""
+        self._block = self._ledger_trouble = ""
         self._counted: Counter[tuple[Direction, Traffic]] = Counter()
+
+    @property
+    def trouble(self) -> str:
+        """What our own disk hinders now, in words."""
+        return self._block or self._ledger_trouble
 
     def may_call(self, peer: PeerId) -> bool:
         """Whether this peer is listed and in good standing."""
@@ -75,13 +80,13 @@ class NodeDesk:
     def completed(self, pair: Pair, bytes_received: int, sender: PeerId) -> None:
         """An artifact has become complete."""
         self._note("received", digest=pair.digest, peer=sender, bytes=bytes_received)
-        self.last_block = ""
+        self._block = ""
         self._changed()
 
     def blocked(self, pair: Pair, error: StorageError) -> None:
         """Our own disk hinders a transfer."""
         log.warning("%s", error)
-        self.last_block = str(error)
+        self._block = str(error)
 
     def refused(self, peer: PeerId, error: PeerError) -> None:
         """A peer's fault, for the log and the status."""
@@ -100,10 +105,9 @@ class NodeDesk:
                 for (direction, kind), size in self._counted.items():
                     self._core.ledger.count_bytes(direction, kind, size)
         except StorageError as error:
-            self.last_block = str(error)
+            self._ledger_trouble = str(error)
         else:
-            if self._counted:  # so the disk takes what is written
-                self.last_block = ""
+            self._ledger_trouble = ""
             self._counted.clear()
 
     def _note(self, kind: str, **fields: str | float | None) -> None:
@@ -111,4 +115,4 @@ class NodeDesk:
         try:
             self._core.ledger.record_event(kind, **fields)
         except StorageError as error:
-            self.last_block = str(error)
+            self._ledger_trouble = str(error)

@@ -19,6 +19,7 @@ from fednode.lineage import Pair
 from fednode.manifest import LabelCount, Manifest
 from fednode.revocation import MAX_ERASED, MAX_REVOKED, Receipt, Revocation
 from fednode.roster import Standing
+from fednode_crypto import curve
 from fednode_crypto.identity import Identity, PeerId
 
 KEYS = {name: identity(number) for number, name in enumerate("abcdxyz")}
@@ -612,6 +613,16 @@ def test_what_is_too_much_for_one_receipt_stays_for_the_next(tmp_path: Path) -> 
     for left in (1, 0):
         book.confirm(KEYS["a"], book.unconfirmed(), ledger.unreported(), [])
         assert (len(book.unconfirmed()), len(ledger.unreported())) == (left, left)
+
+
+def test_a_key_that_a_statement_names_many_times_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    erased = tuple(sorted(Pair(B, digest(f"weights {number}")) for number in range(100)))
+    sealed = Receipt(contract=CONTRACT.id, created=NOW, issuer=A, revoked=(), erased=erased, rebuilt=()).seal(KEYS["a"])
+    checked: list[bytes] = []
+    check = curve.check_public_key
+    monkeypatch.setattr(curve, "check_public_key", lambda public: (checked.append(public), check(public)))
+    Receipt.read(sealed)
+    assert len(checked) <= 4
 
 
 def test_another_node_s_receipt_reports_nothing_of_ours(tmp_path: Path) -> None:

@@ -201,4 +201,6 @@ def _bytes(core: Core) -> Document:
 
 def _last_error(view: View) -> str | None:
     reasons = [failure.reason for failure in view.jobs.failures.values()]
-    return next((text for text in (*reasons, view.trouble, view.desk.trouble, *view.jobs.hopeless().values()) if text), None)
+    return next(
+        (text for text in (*reasons, view.trouble, view.desk.trouble, *view.jobs.hopeless().values()) if text), None
+    )

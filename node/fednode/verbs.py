@@ -96,6 +96,7 @@ class Verbs:
 
     async def revoke(self, request: Any) -> Document:
         """Vote a peer out, and suspend it here at once."""
+        self._check_member()
         peer = self._peer(request.peer)
         if peer == self._core.me:
             raise RefusedError("A node does not revoke itself.", "Run `fednode leave` to leave the federation.")
@@ -124,6 +125,7 @@ class Verbs:
 
     async def withdraw(self, request: Any) -> Document:
         """Take an own label out of the federation."""
+        self._check_member()
         label = label_name(request.label)
         if label in self._core.ledger.withdrawn():
             raise RefusedError(f"The label {label!r} is withdrawn already.")
@@ -139,8 +141,7 @@ class Verbs:
 
     async def leave(self, request: Any) -> Document:
         """Revoke ourselves: the federation unlearns us."""
-        if self._core.left:
-            raise RefusedError("This node has left the federation already.")
+        self._check_member()
         signed_at = time.time()
         reason = request.reason or "leaves"
         news = self._core.book.revoke(self._core.identity, self._core.me, reason)
@@ -155,6 +156,10 @@ class Verbs:
         """Begin to stop."""
         self._daemon.stop()
         return {"stopping": True}
+
+    def _check_member(self) -> None:
+        if self._core.left:
+            raise RefusedError("This node has left the federation already.")
 
     async def _announce(self, news: News) -> list[str]:
         told = self._daemon.broadcast(news)

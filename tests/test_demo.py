@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from cli_documents import status_document
-from federation import SOURCES, STANDIN, processes_of
+from nodes import SOURCES, STANDIN, processes_of
 
 from fednode.contract import ImageShape
 from fednode.errors import ExitCode, NoAnswerError

@@ -1,5 +1,6 @@
 """Run a function in a child process that dies at a failpoint, as kill -9 would end it."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -16,6 +17,7 @@ def dies_at(failpoint: str, function: Callable[[], object]) -> bool:
         os.environ["FEDNODE_FAILPOINT"] = f"{failpoint}:kill"
         function()
 
+    gc.collect()  # a forgotten connection that is closed while the child runs spoils the locks of SQLite
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
     process.join()

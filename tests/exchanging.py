@@ -23,7 +23,11 @@ LIMITS = ExchangeLimits(hello=5, idle=5, handshake=2, first_pause=0.05, last_pau
 
 
 def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a test on an event loop of its own, for 30 seconds at most; any error that nobody handled fails it."""
+    """Run a test for 30 seconds at most and end the tasks that it left; any error that nobody handled fails it.
+
+    All tests share one event loop, as all calls of a daemon do: grpc's poller is one for the process, and an event
+    of its own that comes after a test's end would find that test's loop closed.
+    """
 
     @functools.wraps(test)
     def run(*args: object, **named: object) -> None:
@@ -31,13 +35,24 @@ def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
         async def bounded() -> None:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
-            async with asyncio.timeout(30):
-                await test(*args, **named)
+            try:
+                async with asyncio.timeout(30):
+                    await test(*args, **named)
+            finally:
+                left = asyncio.all_tasks() - {asyncio.current_task()}
+                for task in left:
+                    task.cancel()
+                await asyncio.gather(*left, return_exceptions=True)
 
-        asyncio.run(bounded())
+        _shared_runner().run(bounded())
         assert not unhandled, unhandled
 
     return run
+
+
+@functools.cache
+def _shared_runner() -> asyncio.Runner:
+    return asyncio.Runner()
 
 
 async def until(condition: Callable[[], object]) -> None:

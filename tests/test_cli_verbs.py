@@ -303,6 +303,19 @@ def test_predict_refuses_images_that_are_too_large(
     assert not capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["nowhere/c.png", "folder.png", "c.jpg"])
+def test_a_picture_that_can_not_be_written_is_refused_before_any_work(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder.png").mkdir()
+    for line in (
+        ["samples", str(tmp_path / name)],
+        ["evaluate", "--data", "digits", "--confusion", str(tmp_path / name)],
+    ):
+        assert run(line) == 2
+        assert "internal" not in capsys.readouterr().err
+
+
 def test_predict_shows_a_file_name_that_is_no_text(
     daemon: Daemon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -159,6 +159,7 @@ def test_a_terminal_without_colour_shows_none(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
     show(status_blocks(status_document(), NOW))
     assert not re.search(r"\x1b\[(\d+;)*([349]\d|10\d)", terminal.getvalue())
     assert "\x1b[1m" in terminal.getvalue()

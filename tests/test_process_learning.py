@@ -7,12 +7,12 @@ from federation import Federation, reference
 from PIL import Image
 from sklearn.datasets import load_digits
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(1200)]
 
 DIGITS = tuple("0123456789")
 THREE = {"a": ("0", "1"), "b": ("2",), "c": ("4",)}
 TWO = {name: THREE[name] for name in ("a", "b")}
-LEARNING_SECONDS = 240.0
+LEARNING_SECONDS = 400.0
 
 
 def png(pixels: object) -> bytes:

@@ -1,5 +1,6 @@
 """Wrong input to a daemon: one sentence with the next step on stderr, the documented exit code, and nothing lost."""
 
+import json
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -154,6 +155,36 @@ def test_data_that_vanish_from_a_node_with_a_past_leave_it_serving(federation: F
     a.client.rescan()
     federation.until(lambda: not a.status()["failed"], "A has its images again")
     assert federation.settle() == experts
+
+
+def test_a_start_that_forgets_the_images_is_refused_and_unlearns_nothing(federation: Federation) -> None:
+    a = federation["a"]
+    federation.start()
+    experts = federation.settle()
+    assert a.stop() == 0
+    settings = a.home.config.read_text()
+    a.home.config.write_text(json.dumps({key: value for key, value in json.loads(settings).items() if key != "data"}))
+    assert "ant, bee" in refusal(a, 5)
+    a.home.config.write_text(settings)
+    federation.start("a")
+    assert federation.settle() == experts
+
+
+def test_a_label_that_vanishes_from_the_images_stays_until_the_operator_takes_it_back(federation: Federation) -> None:
+    a, b = federation["a"], federation["b"]
+    federation.start()
+    experts = federation.settle()
+    assert a.stop() == 0
+    a.start("--labels", "bee")
+    federation.until(lambda: a.status()["failed"], "A says that images are gone")
+    (failed,) = a.status()["failed"]
+    assert (failed["job"], failed["code"], failed["retry_in"]) == ("scan", "data", None)
+    assert "ant" in failed["reason"]
+    assert a.product() == b.product() == experts
+    assert a.run("withdraw", "ant", "--yes").returncode == 0
+    federation.until(lambda: b.gamma()["a"].keys() == {"bee"}, "the label is taken back")
+    federation.settle()
+    assert not a.status()["failed"]
 
 
 def test_another_contract_in_a_home_with_a_past_is_refused_and_nothing_is_lost(federation: Federation) -> None:

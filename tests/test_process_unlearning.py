@@ -167,6 +167,22 @@ def test_a_withdrawn_label_is_gone_everywhere() -> None:
     assert after == reference({**THREE, "a": ("bee",)})
 
 
+def test_nothing_is_answered_where_one_label_alone_is_left() -> None:
+    with Federation({"a": ("ant",), "b": ("bee",)}) as federation:
+        a, b = federation["a"], federation["b"]
+        federation.start()
+        federation.settle()
+        b.client.leave("goes")
+        federation.until(lambda: a.status()["product"]["default"] == "none", "A has no product any more")
+        image = a.folder / "image.png"
+        image.write_bytes(b"an image")
+        for product in ("auto", "experts", "generative"):
+            done = a.run("predict", str(image), "--product", product)
+            assert done.returncode == 10, done.stderr
+            assert done.stdout == ""
+        assert "ant" in done.stderr
+
+
 def test_an_image_that_is_taken_away_is_unlearned_everywhere() -> None:
     with Federation(THREE) as federation:
         a, b, c = federation["a"], federation["b"], federation["c"]

@@ -65,6 +65,13 @@ def test_every_verb_that_help_lists_is_in_the_readme() -> None:
     assert {name.split()[0] for name in named} == set(verbs)
 
 
+def test_every_verb_has_its_json_document_described() -> None:
+    named = re.findall(r"`([a-z |\\]+)`", README.split("| verb |")[1].split("\n\n")[0])
+    page = (ROOT / "docs" / "json.md").read_text()
+    headings = set(re.split(r"[ ,]+", " ".join(re.findall(r"^## (.+)$", page, re.MULTILINE))))
+    assert {name.split()[0] for name in named} <= headings
+
+
 def test_every_setting_is_in_the_readme() -> None:
     table = README.split("| flag, key |")[1].split("\n\n")[0]
     assert {key for key in KEYS if f"`{key}`" in table} == set(KEYS)

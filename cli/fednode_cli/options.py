@@ -1,5 +1,6 @@
 """Options that several verbs share."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -43,9 +44,12 @@ def checked_reason(reason: str) -> str:
 
 
 def checked_png(path: Path | None) -> Path | None:
-    """The absolute path of a picture to be written. Raises typer.BadParameter unless it ends in .png."""
+    """The absolute path of a picture to be written. Raises typer.BadParameter unless it ends in .png and can be written."""
     if path is None:
         return None
     if path.suffix.lower() != ".png":
         raise typer.BadParameter("the picture is a PNG: its name ends in .png.")
-    return absolute(str(path))
+    found = absolute(str(path))
+    if found.is_dir() or not os.access(found if found.exists() else found.parent, os.W_OK):
+        raise typer.BadParameter(f"{found} can't be written: its folder is missing, or it is not yours.")
+    return found

@@ -30,7 +30,7 @@ def add(
     file = _file(peers)
     peersfile.add(file, peer, _own_id())
     report({"file": str(file), "added": peer.model_dump(mode="json")}, [f"{name} is in {file}."], as_json)
-    note("A running daemon takes it up with `fednode rescan`.")
+    _say_how_it_is_taken_up()
 
 
 @app.command("list")
@@ -56,7 +56,12 @@ def remove(
     file = _file(peers)
     gone = peersfile.remove(file, peer)
     report({"file": str(file), "removed": gone.model_dump(mode="json")}, [f"{gone.name} is out of {file}."], as_json)
-    note("A running daemon takes it up with `fednode rescan`.")
+    _say_how_it_is_taken_up()
+
+
+def _say_how_it_is_taken_up() -> None:
+    if connect.home().control_socket.exists():
+        note("The running daemon takes it up with `fednode rescan`.")
 
 
 def _file(peers: Path | None) -> Path:

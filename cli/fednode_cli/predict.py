@@ -87,7 +87,7 @@ def _lines(answers: Sequence[Answer], product: str) -> list[Grid]:
 def _finish(document: dict[str, Any], answers: Sequence[Answer]) -> None:
     """Say what the answers leave open. Raises typer.Exit if an image could not be read."""
     if document["uncovered"]:
-        note(f"No peer covers these labels, so no answer names them: {', '.join(document['uncovered'])}.")
+        note(f"No generator of these labels is live here, so no answer names them: {', '.join(document['uncovered'])}.")
     for answer in document["answers"]:
         if "error" in answer:
             complain(f"{answer['name']}: {answer['error']}")

@@ -59,8 +59,12 @@ def _jobs(jobs: Sequence[Document]) -> list[Block]:
 
 
 def _failed(failed: Sequence[Document]) -> list[Block]:
-    rows = [(job["job"], job["code"], units.duration(job["retry_in"]), job["reason"]) for job in failed]
-    return _grid("Failed jobs", ("job", "code", "again in", "reason"), rows)
+    rows = [(job["job"], job["code"], _again(job["retry_in"]), job["reason"]) for job in failed]
+    return _grid("Failed jobs", ("job", "code", "tried again", "reason"), rows)
+
+
+def _again(seconds: float | None) -> str:
+    return "after `fednode rescan`" if seconds is None else f"in {units.duration(seconds)}"
 
 
 def _data(data: Document | None) -> list[Block]:

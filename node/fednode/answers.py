@@ -48,10 +48,14 @@ class Choice:
 
 
 def default_product(stock: Inventory) -> str:
-    """The product that answers when none is named."""
+    """The product that answers when none is named; with one label there is nothing to tell apart."""
     if stock.experts:
         return "experts"
-    return "generative" if stock.generators else "none"
+    return "generative" if len(_drawn(stock)) > 1 else "none"
+
+
+def _drawn(stock: Inventory) -> set[str]:
+    return {name for manifest in stock.generators.values() for name in manifest.names()}
 
 
 def choose(stock: Inventory, product: str) -> Choice:
@@ -59,8 +63,13 @@ def choose(stock: Inventory, product: str) -> Choice:
     named = default_product(stock) if product == "auto" else product
     if named == "experts" and stock.experts:
         return Choice("experts", stock.experts, {})
-    if named == "generative" and stock.generators:
+    if named == "generative" and len(_drawn(stock)) > 1:
         return Choice("generative", {}, stock.generators)
+    if only := _drawn(stock):
+        raise NoAnswerError(
+            f"Generators of one label alone are here, {min(only)}, so there is nothing to tell apart.",
+            "`fednode status` shows what the node waits for.",
+        )
     if named in ("experts", "none"):
         raise NoAnswerError(
             f"No {'current expert' if named == 'experts' else 'generator'} is here yet, so there is no answer.",
@@ -69,6 +78,13 @@ def choose(stock: Inventory, product: str) -> Choice:
     if named == "generative":
         raise NoAnswerError("No live generator is here yet.", "`fednode status` shows what the node waits for.")
     raise NoAnswerError(f"There is no product {product!r}.", f"Choose one of {', '.join(PRODUCTS)}.")
+
+
+def _draws(stock: Inventory) -> Choice:
+    """All live generators. Raises NoAnswerError if there is none."""
+    if not stock.generators:
+        raise NoAnswerError("No live generator is here yet.", "`fednode status` shows what the node waits for.")
+    return Choice("generative", {}, stock.generators)
 
 
 class Answers:
@@ -116,7 +132,7 @@ class Answers:
         """A picture of what the live generators draw."""
         _, result = await self._ask(
             "samples",
-            lambda stock: choose(stock, "generative"),
+            _draws,
             lambda choice: {**fields, "labels": list(self._contract.labels), **self._drawing(choice)},
         )
         return result

@@ -52,6 +52,13 @@ class Core:
         return names.get(peer, peer)
 
 
+def given(core: Core) -> frozenset[str]:
+    """The own labels whose generators peers have. Only the operator takes one back: images that vanish are a mishap."""
+    mine = [manifest for pair, manifest in core.book.word().offers().items() if pair.issuer == core.me]
+    names = {name for manifest in mine if manifest.kind == "generator" for name in manifest.names()}
+    return frozenset() if core.left else frozenset(names) - core.ledger.withdrawn()
+
+
 def word(core: Core) -> Word:
     """What the statements say to us; after we left, only our own count."""
     said = core.book.word()

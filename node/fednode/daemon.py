@@ -23,7 +23,7 @@ from fednode.config import Home, Lock, Settings, ensure_home
 from fednode.control.service import ControlServer
 from fednode.core import Core
 from fednode.desk import NodeDesk
-from fednode.errors import ExitCode, FednodeError, IdentityError, PeerError, RefusedError, StorageError
+from fednode.errors import DataError, ExitCode, FednodeError, IdentityError, PeerError, RefusedError, StorageError
 from fednode.exchange.exchange import Exchange
 from fednode.exchange.limits import ExchangeLimits
 from fednode.gather import Gather
@@ -55,6 +55,7 @@ def run(home: Home, settings: Settings) -> int:
     os.umask(0o077)  # whatever this process makes is for its owner alone
     ensure_home(home)
     with Lock(home), open_core(home, settings) as core, (home.logs / "workers.log").open("ab") as worker_log:
+        _check_data(core)
         return asyncio.run(
             _run(core, WorkerSettings(settings.device, settings.threads, settings.idle_timeout, worker_log))
         )
@@ -92,6 +93,16 @@ def _identity(home: Home) -> Identity:
         return Identity.load(home.identity)
     except KeyFileError as error:
         raise IdentityError(error.message, error.hint) from error
+
+
+def _check_data(core: Core) -> None:
+    """A start that forgets the images must not unlearn them everywhere."""
+    lost = cores.given(core)
+    if core.settings.data is None and lost:
+        raise DataError(
+            f"No images are named, and peers have generators of {', '.join(sorted(lost))} from this node.",
+            "Start it with the same --data, or write `data` into config.yaml; `fednode withdraw` takes a label back.",
+        )
 
 
 def _check_contract(ledger: Ledger, contract: str, source: Path) -> None:

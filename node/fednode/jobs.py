@@ -44,6 +44,10 @@ class Failure:
     tries: int
     not_before: float
 
+    def given_up(self, now: float) -> bool:
+        """Whether only a restart or a rescan tries it again."""
+        return self.not_before > now + LONG_PAUSE_SECONDS / 2
+
 
 def title(job: Job) -> str:
     """The job in a few words."""
@@ -100,7 +104,7 @@ class Jobs:
 
     def blocked(self) -> bool:
         """Whether a job has failed so often that only a restart or a rescan tries it again."""
-        return any(failure.not_before > time.monotonic() + LONG_PAUSE_SECONDS / 2 for failure in self.failures.values())
+        return any(failure.given_up(time.monotonic()) for failure in self.failures.values())
 
     def hopeless(self) -> dict[str, str]:
         """The jobs on the present images that can't succeed, each with the reason."""
@@ -167,6 +171,11 @@ class Jobs:
     async def _scan(self) -> None:
         result = await self._ask(Scan(), "scan", self._data(), frozenset())
         scanned = tuple(OwnLabel(**found) for found in result["labels"])
+        if lost := cores.given(self._core) - {own.label for own in scanned}:
+            raise DataError(
+                f"The images of {', '.join(sorted(lost))} are gone from {self._core.settings.data}, and peers have that label.",
+                "Put them back, or take the label back with `fednode withdraw`.",
+            )
         self._core.ledger.set_scan(result)
         self._core.ledger.record_event("scanned", count=len(scanned))
         self._core.scanned = scanned

@@ -149,7 +149,7 @@ def _failed(jobs: Jobs) -> list[Document]:
             "job": failure.job,
             "code": failure.code,
             "reason": failure.reason,
-            "retry_in": round(max(0.0, failure.not_before - now)),
+            "retry_in": None if failure.given_up(now) else round(max(0.0, failure.not_before - now)),
         }
         for failure in jobs.failures.values()
     ] + [
@@ -179,6 +179,7 @@ def _revocation(core: Core, subject: PeerId) -> Document:
 def _withdrawals(core: Core) -> list[Document]:
     """Own generators that were erased here, and which peers' receipts name them."""
     erased = {erasure.pair for erasure in core.ledger.erasures() if erasure.kind == "generator"}
+    erased -= core.book.word().offers().keys()  # the same images give the same generator once more
     others = core.book.good() - {core.me}
     return [_withdrawal(core, pair, others, core.book.receipts()) for pair in sorted(erased) if pair.issuer == core.me]
 

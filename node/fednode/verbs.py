@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from fednode import core as cores
 from fednode.answers import PRODUCTS, Answers
 from fednode.book import News
 from fednode.contract import label_name
@@ -129,13 +130,15 @@ class Verbs:
         label = label_name(request.label)
         if label in self._core.ledger.withdrawn():
             raise RefusedError(f"The label {label!r} is withdrawn already.")
-        if self._core.scanned is None:
+        own = {found.label for found in self._core.scanned or ()} | cores.given(self._core)
+        if label not in own and self._core.scanned is None:
             raise RefusedError("The own images are still being read, so their labels are not known.", "Try again soon.")
-        own = {found.label for found in self._core.scanned}
         if label not in own:
             raise RefusedError(f"This node has no label {label!r}.", f"It has {', '.join(sorted(own)) or 'none'}.")
         gone = self._own_digest(label)
         self._core.ledger.withdraw(label)
+        if self._core.scanned is None:  # the images of this label may be what was missing
+            await self._daemon.reload()
         await self._daemon.settle()
         return {"label": label, "digest": gone}
 

@@ -15,7 +15,11 @@ def status_document(**changes: object) -> dict[str, Any]:
         "federation": "skin",
         "contract": "ab" * 32,
         "labels": ["melanoma", "nevus"],
-        "data": {"source": "digits", "labels": [{"label": "nevus", "images": 90, "holdout": 10}], "bad": []},
+        "data": {
+            "source": "digits",
+            "labels": [{"label": "nevus", "images": 90, "holdout": 10, "patients": None}],
+            "bad": [],
+        },
         "jobs": [],
         "waiting": [],
         "gamma": {},

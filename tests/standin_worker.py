@@ -136,6 +136,14 @@ def digest_of(images: list[bytes]) -> str:
     return hashlib.sha256(b"".join(sorted(hashlib.sha256(image).digest() for image in images))).hexdigest()
 
 
+def counts_of(found: dict[str, list[bytes]]) -> list[Document]:
+    """How many training and held-out images each label has."""
+    held = {label: len(images) // HOLDOUT_SHARE for label, images in found.items()}
+    return [
+        {"label": label, "images": len(images) - held[label], "holdout": held[label]} for label, images in found.items()
+    ]
+
+
 def check_images(request: Document, label: str, digest: str) -> int:
     """How many training images a label has; fails unless they are those that the spec names."""
     images = images_of(request["data"], request["labels"]).get(label, []) if request["data"] else []
@@ -148,18 +156,16 @@ def check_images(request: Document, label: str, digest: str) -> int:
 def describe(request: Document) -> Document:
     kind, _, rest = request["source"].partition(":")
     folders = sorted(path.name for path in Path(rest).iterdir()) if kind == "folder" else map(str, range(10))
-    return {"labels": list(folders), "size": 8, "channels": 1}
+    labels = list(folders)
+    images = images_of({"source": request["source"], "labels": None}, labels)
+    rows = [{**row, "test": row["images"], "patients": None} for row in counts_of(images)]
+    return {"labels": labels, "size": 8, "channels": 1, "counts": rows, "bad": []}
 
 
 @op
 def scan(request: Document) -> Document:
     found = images_of(request["data"], request["labels"])
-    counts = [(label, images, len(images) // HOLDOUT_SHARE) for label, images in found.items()]
-    rows = [
-        {"label": label, "images": len(images) - held, "holdout": held, "digest": digest_of(images)}
-        for label, images, held in counts
-    ]
-    return {"labels": rows, "bad": []}
+    return {"labels": [{**row, "digest": digest_of(found[row["label"]])} for row in counts_of(found)], "bad": []}
 
 
 @op

@@ -139,6 +139,13 @@ def test_images_that_were_left_out_are_named() -> None:
     assert "x.png  It is truncated." in view(data=data)
 
 
+def test_patients_are_counted_where_they_are_known() -> None:
+    rows = [{"label": label, "images": 9, "holdout": 1, "patients": known} for label, known in (("a", 4), ("b", None))]
+    lines = [line.split() for line in view(data={"source": "folder:/d", "labels": rows, "bad": []}).splitlines()]
+    assert ["a", "9", "1", "4"] in lines
+    assert ["b", "9", "1", "-"] in lines
+
+
 def test_a_pipe_gets_no_escape(capsys: pytest.CaptureFixture[str]) -> None:
     show(status_blocks(status_document(), NOW))
     assert "\x1b" not in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """Sources of images: names of labels, bad images, parts, digests, and every wrong input with its sentence."""
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from sklearn.datasets import load_digits
 from fednode.contract import ImageShape
 from fednode.errors import DataError
 from fednode.learning.dataset import Dataset, DataSettings, load, load_test
-from fednode.learning.describe import describe
+from fednode.learning.describe import Counts, describe
+from fednode.learning.sources import BadImage
 
 GREY = ImageShape(size=8, channels=1)
 LABELS = ("cat", "dog", "red-fox")
@@ -79,9 +81,9 @@ def test_a_bad_image_is_named(animals: Path) -> None:
 
 def test_bad_images_are_skipped_and_counted_when_asked(animals: Path) -> None:
     (animals / "Cat" / "bad.png").write_bytes(b"no image")
-    (animals / "Red_Fox" / "inner").mkdir()
+    (animals / "Red_Fox" / "inner" / "deeper").mkdir(parents=True)
     data = load_folder(animals, skip_bad=True)
-    assert [bad.name for bad in data.bad] == ["Cat/bad.png", "Red_Fox/inner"]
+    assert [bad.name for bad in data.bad] == ["Cat/bad.png", "Red_Fox/inner/deeper"]
     assert len(data.labels["cat"].train) == 14
 
 
@@ -249,19 +251,148 @@ def test_a_single_array_is_refused(tmp_path: Path) -> None:
         load(DataSettings(source=f"npz:{tmp_path / 'a.npy'}"), GREY, LABELS)
 
 
+# --- patients ---------------------------------------------------------------------------------------------------------
+
+
+def patients_of(root: Path, label: str, sizes: dict[str, int], seed: int) -> None:
+    for number, (patient, count) in enumerate(sizes.items()):
+        write_images(root / label / patient, count, 100 * seed + number)
+
+
+def owners(root: Path) -> dict[bytes, str]:
+    """Content of an image -> the name of its patient's folder."""
+    return {np.asarray(Image.open(path)).tobytes(): path.parent.name for path in root.glob("*/*/*.png")}
+
+
+def sides(data: Dataset, owner: dict[bytes, str]) -> tuple[set[str], set[str]]:
+    """The patients of all training images, and of all held-out images."""
+    parts = [(own.train, own.holdout) for own in data.labels.values()]
+    train, holdout = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return {owner[image.tobytes()] for image in train}, {owner[image.tobytes()] for image in holdout}
+
+
+def test_no_patient_of_a_folder_is_on_both_sides_of_the_split(tmp_path: Path) -> None:
+    patients_of(tmp_path, "cat", {f"p{n}": 1 + n % 4 for n in range(16)}, 1)
+    patients_of(tmp_path, "dog", {f"p{n}": 3 for n in range(4, 12)}, 2)
+    data = load_folder(tmp_path)
+    train, holdout = sides(data, owners(tmp_path))
+    assert not train & holdout
+    assert train | holdout == {f"p{n}" for n in range(16)}
+    assert [own.patients for own in data.labels.values()] == [16, 8]
+    for own in data.labels.values():
+        assert len(own.holdout) >= (len(own.train) + len(own.holdout)) // 8
+
+
+def test_names_of_patients_and_files_do_not_matter(tmp_path: Path) -> None:
+    patients_of(tmp_path / "a", "cat", {"ann": 5, "bob": 7, "cid": 6}, 1)
+    patients_of(tmp_path / "b", "cat", {"9": 5, "zoe": 7, "1": 6}, 1)
+    first, second = (load_folder(tmp_path / name).labels["cat"] for name in "ab")
+    assert first.digest == second.digest
+    assert (first.holdout == second.holdout).all()
+
+
+def test_the_digest_is_the_plain_one_unless_patients_change_what_is_held_out(tmp_path: Path) -> None:
+    write_images(tmp_path / "plain" / "cat", 16, 1)
+    for number, path in enumerate(sorted((tmp_path / "plain" / "cat").iterdir())):
+        for kind, patient in (("alone", number), ("pairs", number // 8)):
+            (tmp_path / kind / "cat" / str(patient)).mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, tmp_path / kind / "cat" / str(patient))
+    plain, alone, pairs = (load_folder(tmp_path / kind).labels["cat"] for kind in ("plain", "alone", "pairs"))
+    names = sorted(hashlib.sha256(image.tobytes()).digest() for image in (*plain.train, *plain.holdout))
+    assert plain.digest == alone.digest == hashlib.sha256(b"fednode/images/v1\0" + b"".join(names)).hexdigest()
+    assert len(pairs.holdout) == 8
+    assert pairs.digest != plain.digest
+    assert (plain.patients, alone.patients, pairs.patients) == (None, 16, 2)
+
+
+def test_patients_in_an_npz_are_honoured(tmp_path: Path) -> None:
+    patients = np.tile([3, 3, 5, 5, 7], 4)
+    for values in (patients, patients.astype(str), patients.astype("S1"), patients[:, None]):
+        source = save_npz(tmp_path / "a.npz", train_patients=values)
+        own = load(DataSettings(source=source), GREY, LABELS).labels["cat"]
+        assert (own.patients, len(own.holdout)) in {(3, 2), (3, 4)}
+
+
+def test_an_empty_text_in_an_npz_is_no_patient(tmp_path: Path) -> None:
+    source = save_npz(tmp_path / "a.npz", train_patients=np.array([""] * 19 + ["x"]))
+    own = load(DataSettings(source=source), GREY, LABELS).labels
+    assert [own["cat"].patients, own["dog"].patients] == [None, 1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"train_patients": np.arange(19)}, r"\(19,\); one text or integer for each of 20 images"),
+        ({"train_patients": np.zeros(20)}, "float64"),
+        ({"train_patients": np.arange(20), "test_patients": np.arange(18, 24)}, "2 patients .* are in both parts"),
+    ],
+)
+def test_patients_that_are_not_one_for_each_image_are_refused(
+    tmp_path: Path, changes: dict[str, object], reason: str
+) -> None:
+    source = save_npz(tmp_path / "a.npz", **changes)
+    with pytest.raises(DataError, match=reason):
+        load(DataSettings(source=source), GREY, LABELS)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_long_class_name_is_cut_to_a_label(tmp_path: Path) -> None:
+    long = "actinic keratoses and intraepithelial carcinoma"
+    source = save_npz(tmp_path / "a.npz", class_names=np.array([long, "Dog"]))
+    labels = ("actinic-keratoses-and-intraepith", "dog")
+    assert list(load(DataSettings(source=source), GREY, labels).labels) == list(labels)
+    both = save_npz(tmp_path / "b.npz", class_names=np.array([long, long + " in situ"]))
+    with pytest.raises(DataError, match="are both the label 'actinic-keratoses-and-intraepith'"):
+        load(DataSettings(source=both), GREY, labels)
+
+
+def test_an_npz_without_a_test_part_says_so_when_it_is_asked_for(tmp_path: Path) -> None:
+    source = save_npz(tmp_path / "a.npz", test_images=None, test_labels=None)
+    assert load(DataSettings(source=source), GREY, LABELS).labels
+    with pytest.raises(DataError, match="has no test images"):
+        load_test(DataSettings(source=source), GREY, LABELS)
+
+
 # --- describe ---------------------------------------------------------------------------------------------------------
 
 
+def outline(source: str) -> tuple[list[str], ImageShape]:
+    found = describe(source)
+    return found.labels, found.image
+
+
 def test_a_description_names_labels_and_shape(animals: Path, tmp_path: Path) -> None:
-    assert describe("digits:4") == (list(DIGITS), GREY)
-    assert describe(f"folder:{animals}") == (["cat", "red-fox"], GREY)
+    assert outline("digits:4") == (list(DIGITS), GREY)
+    assert outline(f"folder:{animals}") == (["cat", "red-fox"], GREY)
     colour = np.zeros((20, 28, 28, 3), np.uint8)
-    source = save_npz(tmp_path / "a.npz", train_images=colour, class_names=np.array(["B", "A"]))
-    assert describe(source) == (["b", "a"], ImageShape(size=28, channels=3))
+    source = save_npz(tmp_path / "a.npz", train_images=colour, class_names=np.array(["B", "A", "C"]))
+    assert outline(source) == (["b", "a", "c"], ImageShape(size=28, channels=3))
+    assert [one.label for one in describe(source).counts] == ["b", "a"]
 
 
-def test_a_description_counts_numbers_and_bounds_the_size(tmp_path: Path) -> None:
+def test_a_description_orders_numbers_by_value_and_bounds_the_size(tmp_path: Path) -> None:
     for name in ("10", "9", "1"):
         (tmp_path / name).mkdir()
         Image.new("RGB", (640, 480)).save(tmp_path / name / "a.jpg")
-    assert describe(f"folder:{tmp_path}") == (["1", "9", "10"], ImageShape(size=32, channels=3))
+    assert outline(f"folder:{tmp_path}") == (["1", "9", "10"], ImageShape(size=32, channels=3))
+
+
+def test_a_description_counts_what_a_scan_would_find(animals: Path, tmp_path: Path) -> None:
+    (animals / "Cat" / "bad.png").write_bytes(b"no image")
+    write_images(animals / "Red_Fox" / "ann", 3, 9)
+    found = describe(f"folder:{animals}")
+    assert found.counts == [Counts("cat", 14, 2, 16, None), Counts("red-fox", 11, 1, 12, 1)]
+    assert found.bad == [BadImage("Cat/bad.png", "the file is not an image of a known format")]
+    assert describe(save_npz(tmp_path / "a.npz", test_images=None, test_labels=None)).counts[0].test == 0
+
+
+def test_what_cannot_be_a_label_or_has_no_image_is_named(tmp_path: Path) -> None:
+    write_images(tmp_path / "Ж", 1)
+    with pytest.raises(DataError, match="'Ж' can't be a label"):
+        describe(f"folder:{tmp_path}")
+    (tmp_path / "Ж").rename(tmp_path / "cat")
+    (tmp_path / "dog").mkdir()
+    with pytest.raises(DataError, match=r"'dog' .* has no image that can be read"):
+        describe(f"folder:{tmp_path}")

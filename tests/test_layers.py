@@ -18,7 +18,7 @@ FLOORS = {
     1: "fednode_crypto fednode_protos fednode.disk fednode.errors fednode.failpoints",
     2: "fednode.address fednode.catalogue fednode.config fednode.contract fednode.lineage fednode.manifest "
     "fednode.peersedit fednode.peersfile fednode.recipe fednode.records fednode.revocation fednode.roster "
-    "fednode.statement fednode.yamlfile",
+    "fednode.source fednode.statement fednode.yamlfile",
     3: "fednode.admission fednode.archive fednode.book fednode.drafts fednode.inventory fednode.ledger fednode.news "
     "fednode.partial fednode.store",
     4: "fednode.exchange fednode.learning",

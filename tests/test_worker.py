@@ -226,7 +226,14 @@ def test_bad_images_are_an_error_with_a_sentence_or_a_list(worker: Worker, tmp_p
 
 
 def test_a_source_is_described_without_a_contract(worker: Worker, animals: Path) -> None:
-    assert worker.ask("describe", source=f"folder:{animals}") == {"labels": LABELS, "size": 4, "channels": 1}
+    found = worker.ask("describe", source=f"folder:{animals}")
+    assert {key: found[key] for key in ("labels", "size", "channels", "bad")} == {
+        "labels": LABELS,
+        "size": 4,
+        "channels": 1,
+        "bad": [],
+    }
+    assert found["counts"][0] == {"label": "cat", "images": 21, "holdout": 3, "test": 24, "patients": None}
 
 
 def test_progress_names_phase_count_rate_and_what_is_left(

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from fednode.errors import ExitCode
 from fednode_cli import (
+    describe,
     evaluate,
     id,
     init,
@@ -76,6 +77,7 @@ def options(
 app.command("init")(init.init)
 app.command("id")(id.peer_id)
 app.add_typer(peer.app, name="peer")
+app.command("describe")(describe.describe)
 app.command("start")(start.start)
 app.command("stop")(stop.stop)
 app.command("status")(status.status)

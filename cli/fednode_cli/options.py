@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fednode import source as sources
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out images that can't be read, and count them.")]
@@ -14,7 +16,7 @@ PeersFile = Annotated[
 ]
 KeptLabels = Annotated[str | None, typer.Option("--labels", metavar="A,B", help="Use only the images of these labels.")]
 
-SOURCE_HELP = "Where the images are: digits, digits:SEED, folder:PATH or npz:PATH."
+SOURCE_HELP = f"Where the images are: {sources.KINDS}."
 REASON_LIMIT = 500
 
 
@@ -25,10 +27,7 @@ def label_list(text: str | None) -> tuple[str, ...]:
 
 def absolute_source(source: str) -> str:
     """The data source with its path made absolute, since the daemon's working directory is another."""
-    kind, colon, path = source.partition(":")
-    if kind not in ("folder", "npz") or not path:
-        return source
-    return f"{kind}{colon}{absolute(path)}"
+    return sources.rebased(source, Path.cwd())
 
 
 def absolute(path: str) -> Path:

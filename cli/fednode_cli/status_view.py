@@ -70,10 +70,12 @@ def _again(seconds: float | None) -> str:
 def _data(data: Document | None) -> list[Block]:
     if data is None:
         return ["Own data: none"]
-    rows = [(row["label"], str(row["images"]), str(row["holdout"])) for row in data["labels"]]
+    rows = [
+        (row["label"], *map(units.count, (row["images"], row["holdout"], row["patients"]))) for row in data["labels"]
+    ]
     bad = [(image["name"], image["reason"]) for image in data["bad"]]
     return [
-        *_grid(f"Own data ({data['source']})", ("label", "images", "held out"), rows),
+        *_grid(f"Own data ({data['source']})", ("label", "images", "held out", "patients"), rows),
         *_grid("Images left out", ("image", "reason"), bad),
     ]
 

@@ -37,3 +37,8 @@ def bar(done: float, total: float) -> str:
 def number(value: float | None, digits: int = 3) -> str:
     """A measure; a dash if it is not defined."""
     return "-" if value is None else f"{value:.{digits}f}"
+
+
+def count(value: int | None) -> str:
+    """How many there are; a dash if that is not known."""
+    return "-" if value is None else str(value)

@@ -19,6 +19,7 @@ from typing import Annotated, Self
 from platformdirs import user_data_path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from fednode import source
 from fednode.address import parse_address
 from fednode.contract import Label
 from fednode.errors import AddressError, ConfigError, HomeInUseError, StorageError
@@ -292,7 +293,4 @@ def _rebased(key: str, given: _Given) -> object:
     value = given.value
     if key == "peers" and isinstance(value, str | Path):
         return given.base / Path(value).expanduser()
-    if key == "data" and isinstance(value, str) and value.startswith(("folder:", "npz:")):
-        kind, path = value.split(":", 1)
-        return f"{kind}:{given.base / Path(path).expanduser()}"
-    return value
+    return source.rebased(value, given.base) if key == "data" and isinstance(value, str) else value

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from fednode_crypto.digest import digest_json
 
 MAX_LABELS = 1000
+MAX_LABEL_LENGTH = 32
 
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
 
@@ -56,5 +57,10 @@ class Contract(Value):
 
 
 def label_name(name: str) -> str:
-    """The contract's spelling of a folder or class name: lower case, runs of other characters become one dash."""
+    """The contract's spelling of a folder or class name, which ends after MAX_LABEL_LENGTH characters."""
+    return spelling(name)[:MAX_LABEL_LENGTH].strip("-")
+
+
+def spelling(name: str) -> str:
+    """A name in lower case, runs of characters other than letters and digits made one dash."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

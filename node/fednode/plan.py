@@ -30,12 +30,16 @@ def spec_digest(spec: Spec) -> str:
 
 @dataclass(frozen=True)
 class OwnLabel:
-    """The own images of a label: how many train and are held out, and the digest of them all."""
+    """The own images of a label: how many train and are held out, the digest of them all, and of how many patients they are.
+
+    `patients` is None if the source names none; the digest says what follows from them, so no spec has it.
+    """
 
     label: str
     images: int
     holdout: int
     digest: str
+    patients: int | None = None
 
 
 @dataclass(frozen=True)

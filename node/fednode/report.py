@@ -92,7 +92,10 @@ def _data(core: Core) -> Document | None:
     if core.settings.data is None:
         return None
     found = core.ledger.scan() or {"bad": []}
-    labels = [{"label": own.label, "images": own.images, "holdout": own.holdout} for own in core.scanned or ()]
+    labels = [
+        {"label": own.label, "images": own.images, "holdout": own.holdout, "patients": own.patients}
+        for own in core.scanned or ()
+    ]
     return {"source": core.settings.data, "labels": labels, "bad": found["bad"]}
 
 

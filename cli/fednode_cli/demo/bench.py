@@ -1,22 +1,18 @@
 """Questions to a worker of our own: what a source has, how good real images alone would be, and what generators draw."""
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fednode.contract import ImageShape
+from fednode.errors import DataError
 from fednode.recipe import generator_architecture, recipes
-from fednode.workers import Worker, WorkerSettings
-from fednode_cli.demo.federation import DEVICE, THREADS
+from fednode_cli import ownworker
 from fednode_cli.demo.homes import Shares, Source
+from fednode_cli.ownworker import Document, Request, Told
 
-IDLE_SECONDS = 3600.0
-
-Document = dict[str, Any]
-Request = tuple[str, Document]
-Told = Callable[[int], None]
+FEWEST_LABELS = 2
 
 
 @dataclass(frozen=True)
@@ -31,6 +27,10 @@ class Drawn:
 def describe(source: str, log: Path) -> Source:
     """What a data source has. Raises DataError if it can't be used, and WorkerError."""
     (found,) = _ask([("describe", {"source": source})], log)
+    if len(found["labels"]) < FEWEST_LABELS:
+        raise DataError(f"{source} has {len(found['labels'])} label, and at least {FEWEST_LABELS} are needed.")
+    if not any(one["test"] for one in found["counts"]):
+        raise DataError(f"{source} has no test images to measure on.", "docs/data.md says how a source has them.")
     shape = ImageShape(size=found["size"], channels=found["channels"])
     return Source(source, tuple(found["labels"]), shape)
 
@@ -80,17 +80,5 @@ def _common(source: Source) -> Mapping[str, Any]:
 
 
 def _ask(requests: Sequence[Request], log: Path, told: Told = lambda _: None) -> list[Document]:
-    return asyncio.run(_ask_worker(requests, log, told))
-
-
-async def _ask_worker(requests: Sequence[Request], log: Path, told: Told) -> list[Document]:
     with log.open("ab") as stream:
-        worker = Worker("serve", WorkerSettings(DEVICE, THREADS, IDLE_SECONDS, stream))
-        results: list[Document] = []
-        try:
-            for op, fields in requests:
-                results.append(await worker.ask(op, fields))
-                told(len(results))
-        finally:
-            await worker.close()
-    return results
+        return ownworker.ask(requests, stream, told)

@@ -24,10 +24,10 @@ from fednode_cli.demo.goals import Document
 from fednode_cli.demo.homes import Shares, Source, environment, make_home, peers_text
 from fednode_cli.demo.interrupts import Interrupts
 from fednode_cli.demo.ports import HeldPorts
+from fednode_cli.ownworker import DEVICE, THREADS
 from fednode_cli.paths import log_file
 from fednode_crypto.identity import PeerId
 
-DEVICE, THREADS = "auto", 1
 ATTEMPTS = 5
 POLL_SECONDS = 0.25
 START_SECONDS = 120.0

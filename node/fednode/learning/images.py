@@ -10,6 +10,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +27,21 @@ COLOUR_MODES = ("RGB", "P", "CMYK", "YCbCr", "RGBX")
 GREY_MODES = ("L", "1")
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # others are rare, and one of them runs a program
 ALPHA_MODES = ("RGBA", "LA", "PA", "RGBa", "La")
+ONE_CHANNEL_MODES = (*GREY_MODES, *SIXTEEN_BIT_MODES, "LA", "La")
 
 ImageFile.LOAD_TRUNCATED_IMAGES = False
 
 
 class BadImageError(Exception):
     """An image that can't be used; the message says why, without the image's name."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What an image has of itself: its shorter side in pixels, and 1 (grey) or 3 (colour) channels."""
+
+    side: int
+    channels: int
 
 
 def decode(data: bytes, image: ImageShape) -> Pixels:
@@ -54,6 +64,20 @@ def decode(data: bytes, image: ImageShape) -> Pixels:
     except Exception as error:  # whatever a decoder makes of hostile bytes
         raise BadImageError(f"the image is damaged ({_reason(error)})") from None
     return resize(np.asarray(eight_bits), image)
+
+
+def look(data: bytes) -> Look:
+    """What the header of an image file says. Raises BadImageError."""
+    try:
+        with _quietly(), Image.open(io.BytesIO(data), formats=FORMATS) as opened:
+            return Look(min(opened.size), 1 if opened.mode in ONE_CHANNEL_MODES else 3)
+    except Exception as error:  # whatever a decoder makes of hostile bytes
+        raise BadImageError(f"the image is damaged ({_reason(error)})") from None
+
+
+def look_of(pixels: Pixels) -> Look:
+    """The same for an array, uint8 (H, W), (H, W, 1) or (H, W, 3)."""
+    return Look(min(pixels.shape[:2]), 3 if pixels.shape[2:] == (3,) else 1)
 
 
 def resize(pixels: Pixels, image: ImageShape) -> Pixels:

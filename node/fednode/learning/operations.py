@@ -1,5 +1,6 @@
 """The ops that make things: scan, fit, audit, check and expert. Each takes a request and returns its result."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,15 @@ def spec_seed(spec: Value, purpose: str) -> int:
 
 
 def describe(request: Describe, session: Session, report: Report) -> Result:
-    """The labels of a source and the shape in which its images are best used."""
-    labels, image = describe_source(request.source)
-    return {"labels": labels, "size": image.size, "channels": image.channels}
+    """The labels of a source, the shape in which its images are best used, how many there are, and those that are bad."""
+    found = describe_source(request.source)
+    return {
+        "labels": found.labels,
+        "size": found.image.size,
+        "channels": found.image.channels,
+        "counts": [asdict(one) for one in found.counts],
+        "bad": [asdict(one) for one in found.bad],
+    }
 
 
 def scan(request: Scan, session: Session, report: Report) -> Result:
@@ -46,10 +53,16 @@ def scan(request: Scan, session: Session, report: Report) -> Result:
     session.forget_data()
     data = session.data(request.data, request.image, request.labels)
     found = [
-        {"label": own.label, "images": len(own.train), "holdout": len(own.holdout), "digest": own.digest}
+        {
+            "label": own.label,
+            "images": len(own.train),
+            "holdout": len(own.holdout),
+            "patients": own.patients,
+            "digest": own.digest,
+        }
         for own in data.labels.values()
     ]
-    return {"labels": found, "bad": [{"name": bad.name, "reason": bad.reason} for bad in data.bad]}
+    return {"labels": found, "bad": [asdict(bad) for bad in data.bad]}
 
 
 def fit(request: Fit, session: Session, report: Report) -> Result:

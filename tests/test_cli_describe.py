@@ -9,7 +9,9 @@ from nodes import STANDIN
 
 from fednode import peersfile
 from fednode.contract import Contract
+from fednode.errors import DataError
 from fednode_cli import ownworker
+from fednode_cli.demo import bench
 from fednode_cli.main import run
 
 FOUND: dict[str, Any] = {
@@ -36,7 +38,7 @@ def standin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def found(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every worker finds the same; gives what was asked."""
     asked: list[Any] = []
-    monkeypatch.setattr(ownworker, "ask", lambda requests, _log: asked.append(requests) or [FOUND])
+    monkeypatch.setattr(ownworker, "ask", lambda requests, *_: asked.append(requests) or [FOUND])
     return asked
 
 
@@ -108,3 +110,18 @@ def test_the_federation_is_called_like_the_data(
 ) -> None:
     assert run(["describe", source, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["contract"]["federation"] == name
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"labels": ["no"]}, "csv:x has 1 label, and at least 2 are needed"),
+        ({}, "csv:x has no test images to measure on"),
+    ],
+)
+def test_a_demo_needs_two_labels_and_test_images(
+    changes: dict[str, Any], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownworker, "ask", lambda *_: [FOUND | changes])
+    with pytest.raises(DataError, match=reason):
+        bench.describe("csv:x", tmp_path / "log")

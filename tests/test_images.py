@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from fednode.contract import ImageShape
-from fednode.learning.images import BadImageError, Pixels, decode, resize
+from fednode.learning.images import BadImageError, Look, Pixels, decode, look, look_of, resize
 
 GREY = ImageShape(size=4, channels=1)
 COLOUR = ImageShape(size=4, channels=3)
@@ -154,3 +154,23 @@ def test_a_tag_of_a_type_that_it_can_not_have_is_refused_and_raises_nothing_else
 def test_formats_that_are_not_listed_are_not_even_opened(kind: str) -> None:
     with pytest.raises(BadImageError, match="known format"):
         decode(encoded(plain("L" if kind == "EPS" else "RGB", 5), kind), GREY)
+
+
+@pytest.mark.parametrize(
+    ("mode", "colour", "channels"),
+    [("L", 9, 1), ("1", 1, 1), ("LA", (9, 255), 1), ("I;16", 257, 1), ("RGB", (1, 2, 3), 3)],
+)
+def test_the_look_of_a_file_is_its_shorter_side_and_whether_it_has_colour(
+    mode: str, colour: object, channels: int
+) -> None:
+    picture = Image.new(mode, (7, 5), colour)  # type: ignore[arg-type]
+    assert look(encoded(picture, "TIFF")) == Look(5, channels)
+
+
+def test_the_look_of_an_array_is_told_by_its_shape_and_a_file_without_one_is_refused() -> None:
+    shapes = {(5, 7): 1, (5, 7, 1): 1, (5, 7, 3): 3}
+    assert {shape: look_of(np.zeros(shape, np.uint8)) for shape in shapes} == {
+        shape: Look(5, channels) for shape, channels in shapes.items()
+    }
+    with pytest.raises(BadImageError):
+        look(b"no image")

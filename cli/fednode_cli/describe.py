@@ -19,7 +19,7 @@ def describe(
 ) -> None:
     """Count the images of a data source, and print a contract for it.
 
-    No daemon is needed, and nothing is kept. Images that can't be read are named and left out.
+    No daemon is needed. Images that can't be read are named and left out.
     """
     (found,) = ownworker.ask([("describe", {"source": absolute_source(source)})], None)
     document = _document(source, found)

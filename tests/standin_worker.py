@@ -140,7 +140,8 @@ def counts_of(found: dict[str, list[bytes]]) -> list[Document]:
     """How many training and held-out images each label has."""
     held = {label: len(images) // HOLDOUT_SHARE for label, images in found.items()}
     return [
-        {"label": label, "images": len(images) - held[label], "holdout": held[label]} for label, images in found.items()
+        {"label": label, "images": len(images) - held[label], "holdout": held[label], "patients": None}
+        for label, images in found.items()
     ]
 
 
@@ -158,7 +159,7 @@ def describe(request: Document) -> Document:
     folders = sorted(path.name for path in Path(rest).iterdir()) if kind == "folder" else map(str, range(10))
     labels = list(folders)
     images = images_of({"source": request["source"], "labels": None}, labels)
-    rows = [{**row, "test": row["images"], "patients": None} for row in counts_of(images)]
+    rows = [{**row, "test": row["images"]} for row in counts_of(images)]
     return {"labels": labels, "size": 8, "channels": 1, "counts": rows, "bad": []}
 
 

@@ -197,8 +197,8 @@ def test_the_first_line_says_that_the_worker_is_ready_and_how_it_computes(worker
 def test_a_scan_counts_training_and_held_out_images(worker: Worker, animals: Path) -> None:
     found = worker.ask("scan", **about(animals))
     assert found["bad"] == []
-    assert [(own["label"], own["images"], own["holdout"]) for own in found["labels"]] == [
-        (label, 21, 3) for label in LABELS
+    assert [(own["label"], own["images"], own["holdout"], own["patients"]) for own in found["labels"]] == [
+        (label, 21, 3, None) for label in LABELS
     ]
 
 

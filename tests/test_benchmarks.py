@@ -16,3 +16,19 @@ def test_the_benchmark_of_recipes_measures_each_recipe() -> None:
     for row in rows.values():
         assert 0 <= row["product"] <= 1
         assert 0 <= row["ece"] <= 1
+
+
+def test_the_benchmark_of_samplers_counts_calls_and_measures_experts() -> None:
+    script = [
+        sys.executable,
+        str(ROOT / "examples" / "benchmarks" / "samplers.py"),
+        "--seeds",
+        "0",
+        "--smoke",
+        "--json",
+    ]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=240, check=True)
+    rows = json.loads(done.stdout)
+    assert {name: row["calls"] for name, row in rows.items()} == {"heun 50": 99, "heun 12": 23}
+    for row in rows.values():
+        assert 0 <= row["accuracy"] <= 1

@@ -4,13 +4,13 @@ import math
 
 import pytest
 import torch
-from diffusers import EDMEulerScheduler
+from diffusers import EDMDPMSolverMultistepScheduler, EDMEulerScheduler
 from torch import Tensor
 
 from fednode.contract import ImageShape
 from fednode.learning.denoiser import Denoiser
-from fednode.learning.sampler import draw, heun, noise_levels, to_bytes, to_data
-from fednode.recipe import SamplerRecipe, generator_architecture
+from fednode.learning.sampler import SOLVERS, Denoise, Solve, dpm2m, draw, heun, noise_levels, to_bytes, to_data
+from fednode.recipe import SamplerRecipe, Solver, generator_architecture
 
 RECIPE = SamplerRecipe(steps=3, batch=4)
 
@@ -24,7 +24,7 @@ def denoiser() -> Denoiser:
     return model.freeze()
 
 
-def gaussian(mean: float, spread: float) -> object:
+def gaussian(mean: float, spread: float) -> Denoise:
     """The exact denoiser of data ~ N(mean, spread^2): D = (spread^2 x + s^2 mean) / (spread^2 + s^2)."""
 
     def denoise(x: Tensor, sigma: Tensor) -> Tensor:
@@ -34,8 +34,8 @@ def gaussian(mean: float, spread: float) -> object:
     return denoise
 
 
-def draw_gaussian(steps: int, noise: Tensor) -> Tensor:
-    return heun(gaussian(0.3, 0.5), noise, noise_levels(steps, 0.002, 80.0, 7.0))  # type: ignore[arg-type]
+def draw_gaussian(solve: Solve, steps: int, noise: Tensor) -> Tensor:
+    return solve(gaussian(0.3, 0.5), noise, noise_levels(steps, 0.002, 80.0, 7.0))
 
 
 @pytest.mark.parametrize("steps", [2, 12, 50])
@@ -45,28 +45,45 @@ def test_the_levels_are_those_of_an_independent_implementation(steps: int) -> No
     assert noise_levels(steps, 0.002, 80.0, 7.0) == pytest.approx(scheduler.sigmas.tolist(), rel=1e-4)
 
 
-def test_heun_reaches_the_exact_solution_of_a_gaussian() -> None:
+@pytest.mark.parametrize("solve", [heun, dpm2m])
+def test_a_solver_reaches_the_exact_solution_of_a_gaussian(solve: Solve) -> None:
     noise = torch.randn(64, 1, 4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     exact = 0.3 + 0.5 / math.sqrt(0.25 + 80.0**2) * (80.0 * noise - 0.3)
-    assert torch.allclose(draw_gaussian(400, noise), exact, atol=1e-3)
+    assert torch.allclose(draw_gaussian(solve, 400, noise), exact, atol=1e-3)
 
 
-def test_heun_is_of_second_order() -> None:
+@pytest.mark.parametrize("solve", [heun, dpm2m])
+def test_a_solver_is_of_second_order(solve: Solve) -> None:
     noise = torch.randn(64, 1, 4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     exact = 0.3 + 0.5 / math.sqrt(0.25 + 80.0**2) * (80.0 * noise - 0.3)
-    errors = [float((draw_gaussian(steps, noise) - exact).abs().max()) for steps in (50, 100)]
+    errors = [float((draw_gaussian(solve, steps, noise) - exact).abs().max()) for steps in (50, 100)]
     assert 3.2 < errors[0] / errors[1] < 5.0
 
 
-def test_heun_calls_the_network_twice_a_level_but_once_at_the_last() -> None:
+@pytest.mark.parametrize("steps", [2, 9, 20])
+def test_dpm_solver_draws_what_an_independent_implementation_draws(steps: int) -> None:
+    scheduler = EDMDPMSolverMultistepScheduler(sigma_min=0.002, sigma_max=80.0, rho=7.0, solver_order=2)
+    scheduler.set_timesteps(steps)
+    noise = torch.randn(8, 1, 4, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    x = noise * 80.0
+    for sigma, time in zip(scheduler.sigmas.double()[:-1], scheduler.timesteps, strict=True):
+        clean = gaussian(0.3, 0.5)(x, sigma.repeat(8))
+        raw = (clean - 0.25 / (sigma**2 + 0.25) * x) / (sigma * 0.5 / (sigma**2 + 0.25).sqrt())
+        x = scheduler.step(raw, time, x).prev_sample
+    assert torch.allclose(draw_gaussian(dpm2m, steps, noise), x, atol=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["heun", "dpm2m"])
+def test_a_recipe_knows_how_often_its_solver_calls_the_network(solver: Solver) -> None:
     calls = []
 
     def denoise(x: Tensor, sigma: Tensor) -> Tensor:
         calls.append(float(sigma[0]))
         return x
 
-    heun(denoise, torch.zeros(1, 1, 2, 2), noise_levels(12, 0.002, 80.0, 7.0))
-    assert len(calls) == 2 * 12 - 1
+    recipe = SamplerRecipe(solver=solver, steps=12)
+    SOLVERS[solver](denoise, torch.zeros(1, 1, 2, 2), noise_levels(12, 0.002, 80.0, 7.0))
+    assert len(calls) == recipe.calls == {"heun": 23, "dpm2m": 12}[solver]
     assert min(calls) == pytest.approx(0.002)
 
 

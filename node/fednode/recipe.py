@@ -12,6 +12,7 @@ from fednode.contract import ImageShape, Value
 from fednode_crypto.digest import digest_json
 
 Preset = Literal["nano", "xs", "s", "m", "paper"]
+Solver = Literal["heun", "dpm2m"]
 Small = Annotated[int, Field(ge=1, le=64)]
 
 
@@ -51,9 +52,10 @@ class Recipe(Value):
 
 
 class SamplerRecipe(Recipe):
-    """How a generator draws: Heun's method with `steps` noise levels from sigma_max to sigma_min, `batch` images at a time."""
+    """How a generator draws: `solver` over `steps` noise levels from sigma_max to sigma_min, `batch` images at a time."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
+    solver: Solver = "heun"
     steps: Annotated[int, Field(ge=2, le=200)] = 12
     sigma_min_micro: Annotated[int, Field(ge=100, le=1_000_000)] = 2_000
     sigma_max_milli: Annotated[int, Field(ge=2_000, le=200_000)] = 80_000
@@ -69,6 +71,11 @@ class SamplerRecipe(Recipe):
     def sigma_max(self) -> float:
         """The noise level that drawing starts from, in data units."""
         return self.sigma_max_milli / 1e3
+
+    @property
+    def calls(self) -> int:
+        """Calls of the network for one image."""
+        return 2 * self.steps - 1 if self.solver == "heun" else self.steps
 
 
 class GeneratorRecipe(Recipe):

@@ -71,6 +71,8 @@ def test_an_empty_folder_is_an_error(animals: Path) -> None:
 def test_a_label_to_keep_that_the_contract_lacks_is_named(animals: Path) -> None:
     with pytest.raises(DataError, match="'catt' is not a label of the contract; the nearest is 'cat'"):
         load_folder(animals, ("catt",))
+    with pytest.raises(DataError, match="'melanoma' is not a label of the contract; it has cat, "):
+        load_folder(animals, ("melanoma",))
 
 
 def test_a_bad_image_is_named(animals: Path) -> None:

@@ -134,6 +134,12 @@ def test_data_that_are_not_there_are_refused(federation: Federation) -> None:
     assert "nowhere" in refusal(a, 5, "--data", f"folder:{a.folder}/nowhere")
 
 
+def test_data_of_no_known_kind_are_refused_before_the_port_is_opened(federation: Federation) -> None:
+    a = federation["a"]
+    with socket.create_server(("127.0.0.1", a.port)):
+        assert "not a kind of data" in refusal(a, 5, "--data", "dogs/train")
+
+
 def test_a_label_that_has_no_image_is_refused_by_name(federation: Federation) -> None:
     a = federation["a"]
     assert "eel" in refusal(a, 5, "--labels", "ant,eel")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fednode import core as cores
+from fednode import source
 from fednode.answers import Answers
 from fednode.book import Book, News
 from fednode.config import Home, Lock, Settings, ensure_home
@@ -96,8 +97,10 @@ def _identity(home: Home) -> Identity:
 
 
 def _check_data(core: Core) -> None:
-    """A start that forgets the images must not unlearn them everywhere."""
+    """A start that forgets the images must not unlearn them everywhere; one with a past goes on whatever the path is."""
     lost = cores.given(core)
+    if core.settings.data is not None and core.ledger.scan() is None:
+        source.check(core.settings.data)
     if core.settings.data is None and lost:
         raise DataError(
             f"No images are named, and peers have generators of {', '.join(sorted(lost))} from this node.",

@@ -3,9 +3,21 @@
 from pathlib import Path
 
 from fednode.contract import label_name
+from fednode.errors import DataError
 
 KINDS = "digits, digits:SEED, folder:PATH, npz:PATH, csv:PATH, torchvision:NAME or medmnist:NAME"
 KINDS_WITH_PATH = ("folder", "npz", "csv")
+KINDS_WITHOUT_PATH = ("digits", "torchvision", "medmnist")
+
+
+def check(source: str) -> None:
+    """What can be seen of a source before its images are read. Raises DataError if its kind or its path is wrong."""
+    kind, _, rest = source.partition(":")
+    if kind in KINDS_WITH_PATH and rest:
+        if not Path(rest).exists():
+            raise DataError(f"{rest} is not there.", "Check the path of the data.")
+    elif kind not in KINDS_WITHOUT_PATH:
+        raise DataError(f"{source!r} is not a kind of data.", f"Use {KINDS}.")
 
 
 def rebased(source: str, base: Path) -> str:

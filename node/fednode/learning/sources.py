@@ -25,6 +25,7 @@ READERS: dict[str, Reader] = {
     "torchvision": torchvision_sets.find,
     "medmnist": medmnist_sets.find,
 }
+SHOWN_LABELS = 12
 NO_TEST_PART = (
     "Test images are rows of a CSV whose `split` is test, or the arrays test_images and test_labels of an npz."
 )
@@ -103,11 +104,17 @@ def find(source: str, part: Part, labels: Sequence[str] | None) -> Iterator[Foun
 def _check_label(name: str, label: str, labels: Sequence[str], source: str) -> None:
     if label in labels:
         return
-    near = difflib.get_close_matches(label, labels, n=1, cutoff=0.0)[0]
     raise DataError(
-        f"{name!r} in {source} is not a label of the contract; the nearest is {near!r}.",
+        f"{name!r} in {source} is not a label of the contract; {_alike(label, labels)}.",
         "Rename it, or name the labels to keep.",
     )
+
+
+def _alike(label: str, labels: Sequence[str]) -> str:
+    """The label that was meant, or else some of those that there are."""
+    if near := difflib.get_close_matches(label, labels, n=1):
+        return f"the nearest is {near[0]!r}"
+    return f"it has {', '.join(labels[:SHOWN_LABELS])}{', ...' if len(labels) > SHOWN_LABELS else ''}"
 
 
 def _check_cut(first: str, name: str) -> None:
@@ -123,8 +130,7 @@ def _check_images(
         raise DataError(f"{source} has no test images of these labels.", NO_TEST_PART)
     for label in keep or ():
         if label not in labels:
-            near = difflib.get_close_matches(label, labels, n=1, cutoff=0.0)[0]
-            raise DataError(f"{label!r} is not a label of the contract; the nearest is {near!r}.")
+            raise DataError(f"{label!r} is not a label of the contract; {_alike(label, labels)}.")
         images.setdefault(label, [])
     empty = [label for label in labels if images.get(label) == []]
     if empty:

@@ -19,7 +19,7 @@ from fednode.recipe import GeneratorArchitecture, GeneratorRecipe, SamplerRecipe
 
 CPU = torch.device("cpu")
 TINY = GeneratorArchitecture(image=ImageShape(size=4, channels=1), channels=(8, 8), blocks=1)
-SHORT = GeneratorRecipe(images=64, batch=16, rampup_images=16, decay_images=32)
+SHORT = GeneratorRecipe(images=64, batch=16, rampup_milli=250, decay_milli=500)
 
 
 def images(count: int = 12) -> Tensor:
@@ -55,13 +55,20 @@ def test_the_weight_of_the_loss_undoes_the_output_scale() -> None:
 
 
 def test_the_learning_rate_rises_stays_and_falls_with_the_inverse_square_root() -> None:
-    recipe = GeneratorRecipe(images=1600, batch=10, lr_micro=20_000, rampup_images=100, decay_images=400)
-    rates = [generator.learning_rate(step, recipe) for step in range(160)]
+    recipe = GeneratorRecipe(images=10**6, batch=10, lr_micro=20_000, rampup_milli=63, decay_milli=250)
+    rates = [generator.learning_rate(step, 160, recipe) for step in range(160)]
     assert rates[0] == pytest.approx(0.002)
     assert rates[4] == pytest.approx(0.010)
     assert rates[9] == rates[25] == rates[40] == pytest.approx(0.020)
     assert rates[80] == pytest.approx(0.020 / math.sqrt(2))
     assert max(rates) <= 0.020
+
+
+def test_the_schedule_is_the_same_curve_whatever_the_budget() -> None:
+    recipe = GeneratorRecipe(images=10**6, batch=10)
+    short, long = ([generator.learning_rate(step, steps, recipe) for step in range(steps)] for steps in (100, 1000))
+    assert short[5:] == pytest.approx(long[50::10], rel=1e-9)
+    assert long[-1] == pytest.approx(0.010 * math.sqrt(0.333), rel=1e-2)
 
 
 def test_gradients_that_are_not_finite_become_zero_and_the_others_stay() -> None:
@@ -128,7 +135,9 @@ def test_a_spoilt_generator_is_not_loaded(tmp_path: Path) -> None:
 
 
 def test_a_generator_of_one_image_draws_what_is_nearest_to_that_image() -> None:
-    recipe = GeneratorRecipe(images=16 * 80, batch=16, lr_micro=20_000, rampup_images=160, decay_images=640)
+    recipe = GeneratorRecipe(
+        images=16 * 80, max_passes=16 * 80, batch=16, lr_micro=20_000, rampup_milli=125, decay_milli=500
+    )
     tensors = generator.fit(images(1), TINY, recipe, 3, lambda done, total: None, CPU)
     model = Denoiser(TINY)
     model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})

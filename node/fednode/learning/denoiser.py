@@ -2,6 +2,7 @@
 
 Rule 1: a constant channel beside the image stands for biases; beyond the image, where the sides are padded, it is 0.
 Rule 2: after `freeze` the weights are normalised and the network is for drawing only.
+Rule 3: with patches each pixel of the network's grid holds a square of the image, its pixels side by side as channels.
 """
 
 import math
@@ -103,10 +104,10 @@ def resample(x: Tensor, how: Resample) -> Tensor:
     return x
 
 
-def padded_side(architecture: GeneratorArchitecture) -> int:
-    """The image's side rounded up so that every level halves it evenly."""
+def grid_side(architecture: GeneratorArchitecture) -> int:
+    """The image's side in patches, rounded up so that every level halves it evenly."""
     unit = 1 << (len(architecture.channels) - 1)
-    return -(-architecture.image.size // unit) * unit
+    return -(-architecture.image.size // (architecture.patch * unit)) * unit
 
 
 def encoder_plans(architecture: GeneratorArchitecture) -> Iterator[BlockPlan]:
@@ -114,7 +115,7 @@ def encoder_plans(architecture: GeneratorArchitecture) -> Iterator[BlockPlan]:
     channels = architecture.channels
     for level, outputs in enumerate(channels):
         inputs = channels[max(level - 1, 0)]
-        attends = padded_side(architecture) >> level in architecture.attention
+        attends = grid_side(architecture) >> level in architecture.attention
         if level:
             yield BlockPlan(inputs, inputs, "encoder", "down")
         for _ in range(architecture.blocks):
@@ -129,7 +130,7 @@ def decoder_plans(architecture: GeneratorArchitecture, skips: list[int]) -> Iter
     inputs = architecture.channels[-1]
     for level in reversed(range(levels)):
         outputs = architecture.channels[level]
-        attends = padded_side(architecture) >> level in architecture.attention
+        attends = grid_side(architecture) >> level in architecture.attention
         if level == levels - 1:
             # The paper's coarsest level attends whenever the network does.
             yield BlockPlan(inputs, inputs, "decoder", attends=bool(architecture.attention))
@@ -161,13 +162,14 @@ class Denoiser(nn.Module):
         image = architecture.image
         self.fourier = Fourier(first)
         self.noise = MPConv(first, widest, 0)
-        self.enter = MPConv(image.channels + 1, first, 3)
+        squares = image.channels * architecture.patch**2
+        self.enter = MPConv(squares + 1, first, 3)
         encoder = list(encoder_plans(architecture))
         decoder = list(decoder_plans(architecture, [first, *(plan.outputs for plan in encoder)]))
         self.joins = [plan.joins for plan in decoder]
         self.encoder = nn.ModuleList(Block(plan, widest, dropout) for plan in encoder)
         self.decoder = nn.ModuleList(Block(plan, widest, dropout) for plan in decoder)
-        self.leave = MPConv(first, image.channels, 3)
+        self.leave = MPConv(first, squares, 3)
         self.leave_gain = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
@@ -190,12 +192,16 @@ class Denoiser(nn.Module):
             x = block(x, embedding)
         size = self.architecture.image.size
         y: Tensor = self.leave(x) * self.leave_gain
-        return y[:, :, :size, :size]
+        return functional.pixel_shuffle(y, self.architecture.patch)[:, :, :size, :size]
 
     def _framed(self, x: Tensor) -> Tensor:
         x = torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
-        missing = padded_side(self.architecture) - x.shape[-1]
+        patch = self.architecture.patch
+        missing = grid_side(self.architecture) * patch - x.shape[-1]
         x = functional.pad(x, (0, missing, 0, missing)) if missing else x
+        if patch > 1:
+            squares, covered = functional.pixel_unshuffle(x[:, :-1], patch), functional.avg_pool2d(x[:, -1:], patch)
+            x = torch.cat([squares, covered], dim=1)
         return x.contiguous(memory_format=torch.channels_last)
 
     def freeze(self) -> "Denoiser":

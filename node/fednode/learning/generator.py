@@ -41,11 +41,15 @@ def loss_of(error: Tensor, sigma: Tensor, u: Tensor) -> Tensor:
     return (lam * error / u.exp() + u).mean()
 
 
-def learning_rate(step: int, recipe: GeneratorRecipe) -> float:
-    """The rate of `step` (from 0): a linear rise, a plateau, then the inverse square root of the images seen (eq. 67)."""
-    seen = step * recipe.batch
-    rise = min((seen + recipe.batch) / recipe.rampup_images, 1.0) if recipe.rampup_images else 1.0
-    return recipe.lr_micro / 1e6 * rise / math.sqrt(max(seen / recipe.decay_images, 1.0))
+def learning_rate(step: int, steps: int, recipe: GeneratorRecipe) -> float:
+    """The rate of `step` (from 0) of `steps`: a linear rise, a plateau, then the inverse square root of the images seen (eq. 67).
+
+    The rise and the plateau are shares of the budget, so that a fit of any length ends at a rate that suits it.
+    """
+    budget, seen = steps * recipe.batch, step * recipe.batch
+    rampup, decay = budget * recipe.rampup_milli // 1000, max(1, budget * recipe.decay_milli // 1000)
+    rise = min((seen + recipe.batch) / rampup, 1.0) if rampup else 1.0
+    return recipe.lr_micro / 1e6 * rise / math.sqrt(max(seen / decay, 1.0))
 
 
 def fit(
@@ -80,8 +84,9 @@ def _train(
     normalise_weights(both)
     optimiser = torch.optim.Adam(parameters, lr=1.0, betas=(0.9, 0.99), eps=1e-8, fused=True)
     ema = PowerEma(list(model.parameters()), recipe.ema_milli / 1e3)
-    for step in range(recipe.steps):
-        optimiser.param_groups[0]["lr"] = learning_rate(step, recipe)
+    steps = recipe.steps(len(data))
+    for step in range(steps):
+        optimiser.param_groups[0]["lr"] = learning_rate(step, steps, recipe)
         optimiser.zero_grad()
         batch_loss(data, model, uncertainty, recipe).backward()  # type: ignore[no-untyped-call]
         clear_bad_gradients(parameters)
@@ -89,7 +94,7 @@ def _train(
         optimiser.step()
         normalise_weights(both)
         ema.update(list(model.parameters()))
-        progress(step + 1, recipe.steps)
+        progress(step + 1, steps)
     return ema.averages
 
 

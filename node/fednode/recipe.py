@@ -13,7 +13,7 @@ from fednode_crypto.digest import digest_json
 
 Preset = Literal["nano", "xs", "s", "m", "paper"]
 Solver = Literal["heun", "dpm2m"]
-Small = Annotated[int, Field(ge=1, le=64)]
+Width = Annotated[int, Field(ge=10, le=250)]
 
 
 class GeneratorArchitecture(Value):
@@ -90,6 +90,14 @@ class GeneratorRecipe(Recipe):
     At most `images` are seen, and none of the training images more than `max_passes` times. The learning rate rises over
     `rampup_milli` thousandths of this budget, stays `lr` until `decay_milli`, and falls with the inverse square root.
     ln sigma ~ N(p_mean, p_std^2) in training; `ema_milli` is the width of the weights' average, in thousandths of the fit.
+
+    With `ema_choices_milli` the width is the one of these whose average denoises the held-out images best, put together from
+    averages of the widths `ema_tracks_milli`, which are stored at `looks` points of the fit. With `patience` a fit ends once that
+    many looks in a row have not lowered the held-out loss, and the best look counts. Without held-out images neither happens.
+    A held-out loss takes `held_draws` noisy images.
+
+    With `augment`, `augment_milli` thousandths of the images are turned or mirrored, and the network is told how. `dtype` and
+    `compile` are about the network's forward and backward; weights and sums stay float32.
     """
 
     version: Literal[2] = 2
@@ -101,12 +109,31 @@ class GeneratorRecipe(Recipe):
     decay_milli: Annotated[int, Field(ge=1, le=1_000)] = 333
     p_mean_milli: Annotated[int, Field(ge=-5_000, le=5_000)] = -800
     p_std_milli: Annotated[int, Field(ge=100, le=5_000)] = 1_200
-    ema_milli: Annotated[int, Field(ge=10, le=250)] = 100
+    ema_milli: Width = 100
+    ema_tracks_milli: Annotated[tuple[Width, ...], Field(min_length=1, max_length=4)] = (50, 100)
+    ema_choices_milli: Annotated[tuple[Width, ...], Field(max_length=16)] = ()
+    looks: Annotated[int, Field(ge=1, le=100)] = 10
+    patience: Annotated[int, Field(ge=0, le=100)] = 0
+    held_draws: Annotated[int, Field(ge=1, le=100_000)] = 256
     dropout_milli: Annotated[int, Field(ge=0, le=900)] = 0
+    augment: Literal["none", "dihedral"] = "none"
+    augment_milli: Annotated[int, Field(ge=1, le=1_000)] = 500
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    compile: bool = False
 
     def steps(self, count: int) -> int:
         """Optimiser steps in the budget for `count` training images, at least one."""
         return max(1, min(self.images, self.max_passes * count) // self.batch)
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        """The widths of the averages that run along with a fit: one without a choice, else those that others follow from."""
+        return tuple(width / 1e3 for width in (self.ema_tracks_milli if self.ema_choices_milli else (self.ema_milli,)))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether something is chosen on held-out images."""
+        return bool(self.ema_choices_milli or self.patience)
 
 
 class AuditRecipe(Recipe):

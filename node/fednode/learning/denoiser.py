@@ -152,12 +152,15 @@ def preconditioning(sigma: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 class Denoiser(nn.Module):
     """D(x; sigma), the expected clean image of one label given a noisy one.
 
-    Images are (N, C, H, W) float32, data in [-1, 1]; sigma is (N,), above 0.
+    Images are (N, C, H, W) float32, data in [-1, 1]; sigma is (N,), above 0. `dtype` and `layout` say how the network computes;
+    weights, images and the preconditioning are float32 whatever they are.
     """
 
     def __init__(self, architecture: GeneratorArchitecture, dropout: float = 0.0) -> None:
         super().__init__()
         self.architecture = architecture
+        self.dtype = torch.float32
+        self.layout = torch.channels_last
         widest, first = max(architecture.channels), architecture.channels[0]
         image = architecture.image
         self.fourier = Fourier(first)
@@ -172,15 +175,25 @@ class Denoiser(nn.Module):
         self.leave = MPConv(first, squares, 3)
         self.leave_gain = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
-        """D = c_skip x + c_out F(c_in x, c_noise) (2206.00364, eq. 7)."""
+    def forward(self, x: Tensor, sigma: Tensor, beside: Tensor | None = None) -> Tensor:
+        """D = c_skip x + c_out F(c_in x, c_noise) (2206.00364, eq. 7); `beside` joins the noise embedding, see `embedded`."""
         c_skip, c_out, c_in, c_noise = preconditioning(sigma)
         c_skip, c_out, c_in = (c[:, None, None, None] for c in (c_skip, c_out, c_in))
-        return torch.addcmul(c_skip * x, c_out, self.network(c_in * x, c_noise))
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
+            y = self.network(c_in * x, c_noise, beside)
+        return torch.addcmul(c_skip * x, c_out, y.float())
 
-    def network(self, x: Tensor, c_noise: Tensor) -> Tensor:
+    def embedded(self, c_noise: Tensor, beside: Tensor | None = None) -> Tensor:
+        """The embedding (N, E) of the noise levels, joined by mp_sum with the rows of `beside` (N, E) that are not 0."""
+        embedding: Tensor = self.noise(self.fourier(c_noise))
+        if beside is not None:
+            length = torch.where(beside.any(dim=1, keepdim=True), math.sqrt(0.5), 1.0)
+            embedding = (embedding + beside) * length
+        return mp_silu(embedding)
+
+    def network(self, x: Tensor, c_noise: Tensor, beside: Tensor | None = None) -> Tensor:
         """F: (N, C, H, W) and (N,) -> (N, C, H, W)."""
-        embedding = mp_silu(self.noise(self.fourier(c_noise)))
+        embedding = self.embedded(c_noise, beside)
         x = self.enter(self._framed(x))
         skips = [x]
         for block in self.encoder:
@@ -202,7 +215,7 @@ class Denoiser(nn.Module):
         if patch > 1:
             squares, covered = functional.pixel_unshuffle(x[:, :-1], patch), functional.avg_pool2d(x[:, -1:], patch)
             x = torch.cat([squares, covered], dim=1)
-        return x.contiguous(memory_format=torch.channels_last)
+        return x.contiguous(memory_format=self.layout)
 
     def freeze(self) -> "Denoiser":
         """Makes the network ready for drawing: weights normalised once, no gradients. Returns itself."""

@@ -264,6 +264,11 @@ def samples(request: Document) -> Document:
 
 
 @op
+def pace(request: Document) -> Document:
+    return {"images_per_second": 640.0 if request["recipe"]["batch"] == 64 else 32.0}
+
+
+@op
 def baseline(request: Document) -> Document:
     return {"images": DIGITS_IMAGES, "labels": request["labels"], **METRICS}
 

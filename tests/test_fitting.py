@@ -15,7 +15,10 @@ from fednode.learning.denoiser import Denoiser
 from fednode.learning.fitting import CompileError, Look, Run
 from fednode.learning.generator import Aids
 from fednode.learning.heldout import Judge
+from fednode.learning.pace import pace
+from fednode.learning.requests import Pace
 from fednode.learning.sampler import draw
+from fednode.learning.session import open_session
 from fednode.learning.symmetry import Told, choose, turn
 from fednode.recipe import GeneratorArchitecture, GeneratorRecipe, SamplerRecipe
 
@@ -264,6 +267,13 @@ def test_turned_images_do_not_leak_into_samples_nor_into_the_file() -> None:
     drawn = draw(model.freeze(), range(16), lambda i: i, SamplerRecipe(steps=6, batch=16))
     turns = turn(images(1).expand(8, 1, 4, 4), torch.arange(8))
     assert torch.cdist(drawn.flatten(1).float(), turns.flatten(1).float()).argmin(1).tolist() == [0] * 16
+
+
+def test_the_pace_of_a_fit_is_measured_and_leaves_the_random_state_alone() -> None:
+    before = torch.get_rng_state()
+    asked = Pace(id=1, op="pace", architecture=TINY, recipe=SHORT, seconds=1)
+    assert pace(asked, open_session("cpu", 1), lambda phase, done, total: None)["images_per_second"] > 0
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_reconstruction_uses_looks_up_to_the_one_that_counts() -> None:

@@ -286,7 +286,9 @@ class Recipes(Value):
     expert: ExpertRecipe
 
 
-def recipes(image: ImageShape, preset: Preset | None = None) -> Recipes:
-    """The default recipes for images of this shape; `preset` asks for another size of generator."""
+def recipes(image: ImageShape, preset: Preset | None = None, fit_images: int | None = None) -> Recipes:
+    """The default recipes for images of this shape; `preset` and `fit_images` ask for other generators."""
     chosen = preset or default_preset(image)
-    return Recipes(preset=chosen, generator=PRESETS[chosen].recipe, audit=AuditRecipe(), expert=expert_recipe(image))
+    fit = PRESETS[chosen].recipe
+    fit = fit if fit_images is None else fit.model_copy(update={"images": fit_images})
+    return Recipes(preset=chosen, generator=fit, audit=AuditRecipe(), expert=expert_recipe(image))

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from fednode.contract import ImageShape
-from fednode.learning import generator, heldout
+from fednode.learning import generator, heldout, operations
 from fednode.learning.checkpoint import Checkpoint
+from fednode.learning.dataset import DataSettings
 from fednode.learning.denoiser import Denoiser
 from fednode.learning.fitting import CompileError, Look, Run
 from fednode.learning.generator import Aids
 from fednode.learning.heldout import Judge
 from fednode.learning.pace import pace
-from fednode.learning.requests import Pace
+from fednode.learning.requests import Fit, FitSpec, Pace
 from fednode.learning.sampler import draw
 from fednode.learning.session import open_session
 from fednode.learning.symmetry import Told, choose, turn
@@ -149,6 +150,34 @@ def test_an_interrupted_fit_goes_on_to_the_very_same_bits(
     resumed = generator.fit(images(), TINY, recipe, 1, lambda done, total: first.append(done), CPU, aids)
     assert first[0] == stop_at + 1
     assert are_equal(whole, resumed)
+
+
+def test_the_op_keeps_the_state_of_a_fit_beside_its_result_until_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, labels = open_session("cpu", 1), tuple(str(number) for number in range(10))
+    data = DataSettings(source="digits", labels=("7",))
+    own = session.data(data, TINY.image, labels).labels["7"]
+    spec = FitSpec(job="fit", recipe=SHORT, architecture=TINY, label="7", images=own.digest)
+
+    def ask(name: str, stop_at: int = 0) -> Path:
+        def report(phase: str, done: int, total: int) -> None:
+            if done == stop_at:
+                raise KeyboardInterrupt
+
+        out = tmp_path / name
+        operations.fit(
+            Fit(id=1, op="fit", data=data, image=TINY.image, labels=labels, spec=spec, out=str(out)), session, report
+        )
+        return out
+
+    whole = ask("whole").read_bytes()
+    monkeypatch.setattr(Checkpoint, "due", True)
+    with pytest.raises(KeyboardInterrupt):
+        ask("cut", stop_at=4)
+    assert {path.name for path in tmp_path.iterdir()} == {"whole", "cut.checkpoint"}
+    assert ask("cut").read_bytes() == whole
+    assert {path.name for path in tmp_path.iterdir()} == {"whole", "cut"}
 
 
 def spoil(path: Path) -> None:

@@ -46,4 +46,6 @@ def test_every_preset_is_fitted_as_the_documents_say() -> None:
             f"{recipe.decay_milli / 10:.1f} %",
             f"{recipe.p_mean_milli / 1e3:g}, {recipe.p_std_milli / 1e3:g}",
             f"{recipe.ema_milli / 10:.1f} %",
+            "yes" if recipe.chooses else "no",
+            recipe.dtype,
         ]

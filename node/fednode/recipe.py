@@ -157,6 +157,8 @@ class PresetSettings(Value):
     recipe: GeneratorRecipe
 
 
+WIDTHS = (50, 70, 100, 140, 200)
+
 PRESETS: dict[Preset, PresetSettings] = {
     "nano": PresetSettings(
         channels=(16, 16),
@@ -165,14 +167,33 @@ PRESETS: dict[Preset, PresetSettings] = {
         recipe=GeneratorRecipe(images=11_520, lr_micro=20_000, decay_milli=500),
     ),
     "xs": PresetSettings(
-        patch=2, channels=(32, 64), blocks=1, attends=False, recipe=GeneratorRecipe(images=96_000, batch=32)
+        patch=2,
+        channels=(32, 64),
+        blocks=1,
+        attends=False,
+        recipe=GeneratorRecipe(images=96_000, batch=32, ema_choices_milli=WIDTHS, patience=3),
     ),
-    "s": PresetSettings(patch=2, channels=(32, 64, 64), blocks=2, attends=True, recipe=GeneratorRecipe(images=256_000)),
+    "s": PresetSettings(
+        patch=2,
+        channels=(32, 64, 64),
+        blocks=1,
+        attends=True,
+        recipe=GeneratorRecipe(images=96_000, batch=32, ema_choices_milli=WIDTHS, patience=3),
+    ),
     "m": PresetSettings(
         channels=(64, 128, 128, 128),
         blocks=3,
         attends=True,
-        recipe=GeneratorRecipe(images=4_000_000, max_passes=4_000, batch=256, decay_milli=250, ema_milli=50),
+        recipe=GeneratorRecipe(
+            images=4_000_000,
+            max_passes=4_000,
+            batch=256,
+            decay_milli=250,
+            ema_milli=50,
+            ema_choices_milli=WIDTHS,
+            patience=3,
+            dtype="bfloat16",
+        ),
     ),
     "paper": PresetSettings(
         channels=(128, 256, 256, 256),
@@ -186,6 +207,7 @@ PRESETS: dict[Preset, PresetSettings] = {
             p_std_milli=1_600,
             ema_milli=50,
             dropout_milli=300,
+            dtype="bfloat16",
         ),
     ),
 }

@@ -145,6 +145,11 @@ def counts_of(found: dict[str, list[bytes]]) -> list[Document]:
     ]
 
 
+def checkpoint_of(request: Document) -> Path:
+    """Where a fit keeps its state until it is done."""
+    return Path(request["out"] + ".checkpoint")
+
+
 def check_images(request: Document, label: str, digest: str) -> int:
     """How many training images a label has; fails unless they are those that the spec names."""
     images = images_of(request["data"], request["labels"]).get(label, []) if request["data"] else []
@@ -174,6 +179,7 @@ def fit(request: Document) -> Document:
     spec = request["spec"]
     count = check_images(request, spec["label"], spec["images"])
     Path(request["out"]).write_bytes(weights_of(spec, is_told("bad", request)))
+    checkpoint_of(request).unlink()
     return {"images": count}
 
 
@@ -258,6 +264,11 @@ def samples(request: Document) -> Document:
 
 
 @op
+def pace(request: Document) -> Document:
+    return {"images_per_second": 640.0 if request["recipe"]["batch"] == 64 else 32.0}
+
+
+@op
 def baseline(request: Document) -> Document:
     return {"images": DIGITS_IMAGES, "labels": request["labels"], **METRICS}
 
@@ -265,6 +276,8 @@ def baseline(request: Document) -> Document:
 def outcome(request: Document, report: Report) -> Document:
     """How a request ends."""
     try:
+        if request["op"] == "fit":
+            checkpoint_of(request).touch()
         steer(request, report)
         return {"event": "done", "result": OPS[request["op"]](request)}
     except FailedError as error:

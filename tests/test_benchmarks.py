@@ -3,7 +3,9 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 from nodes import ROOT
 
 
@@ -32,3 +34,19 @@ def test_the_benchmark_of_samplers_counts_calls_and_measures_experts() -> None:
     assert {name: row["calls"] for name, row in rows.items()} == {"heun 50": 99, "heun 12": 23}
     for row in rows.values():
         assert 0 <= row["accuracy"] <= 1
+
+
+@pytest.mark.parametrize("form", [["--json"], []])
+def test_the_benchmark_of_generators_measures_presets_and_layouts(form: list[str], tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"nano": {"steps_per_second": 123.25}}')
+    script = [sys.executable, str(ROOT / "examples" / "benchmarks" / "generator.py"), "--smoke", *form]
+    reference = ["--reference", str(tmp_path / "other.json")]
+    done = subprocess.run([*script, *reference], capture_output=True, text=True, timeout=240, check=True)
+    if not form:
+        assert "123.25" in done.stdout
+        return
+    found = json.loads(done.stdout)
+    assert found["presets"]["nano"]["bytes"] == 2 * found["presets"]["nano"]["parameters"]
+    assert found["presets"]["nano"]["images_per_second"] > 0
+    assert found["layouts"]["float32, contiguous"]["ratio"] == 1
+    assert found["reference"] == {"nano": {"steps_per_second": 123.25}}

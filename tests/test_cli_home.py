@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from nodes import STANDIN
 
 from fednode.config import Home, Settings
 from fednode.errors import AddressError
@@ -266,7 +267,9 @@ def test_start_hands_its_flags_to_the_daemon_and_ends_with_its_code(
     monkeypatch.setenv("FEDNODE_DEVICE", "cpu")
     monkeypatch.setenv("FEDNODE_THREADS", "9")
     line = "start --peers p.yaml --data folder:d --labels melanoma,nevus --listen 127.0.0.1:0 --threads 2"
-    assert run([*line.split(), "--gather-deadline", "1.5", "--skip-bad", "--preset", "nano"]) == 12
+    assert (
+        run([*line.split(), "--gather-deadline", "1.5", "--skip-bad", "--preset", "nano", "--fit-images", "640"]) == 12
+    )
     [(home, settings)] = started
     assert home.root == made
     assert settings == Settings(
@@ -280,7 +283,29 @@ def test_start_hands_its_flags_to_the_daemon_and_ends_with_its_code(
         gather_deadline=1.5,
         skip_bad=True,
         preset="nano",
+        fit_images=640,
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "preset", "images"), [("budget 10", "xs", 10 * 60 * 32), ("budget 0.5 --preset nano", "nano", 30 * 640)]
+)
+def test_a_wish_in_minutes_becomes_a_count_of_images(
+    made: Path,
+    tmp_path: Path,
+    line: str,
+    preset: str,
+    images: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FEDNODE_WORKER", STANDIN)
+    monkeypatch.setenv("STANDIN_DIR", str(tmp_path))
+    assert run([*line.split(), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["preset"], said["fit_images"]) == (preset, images)
+    assert run(line.split()) == 0
+    assert f"fednode start --preset {preset} --fit-images {images}" in capsys.readouterr().out
 
 
 def test_a_flag_that_is_not_given_leaves_the_settings_file_in_force(

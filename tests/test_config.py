@@ -28,6 +28,7 @@ def test_the_defaults_are_the_documented_ones(home: Home) -> None:
         gather_deadline=3600,
         skip_bad=False,
         preset=None,
+        fit_images=None,
         idle_timeout=600,
     )
     assert 1 <= settings.threads <= 4
@@ -44,6 +45,7 @@ EXAMPLES = {
     "gather_deadline": ("0.5", 0.5),
     "skip_bad": ("true", True),
     "preset": ("xs", "xs"),
+    "fit_images": ("64000", 64_000),
     "idle_timeout": ("7", 7),
 }
 

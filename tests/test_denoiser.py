@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fednode.contract import ImageShape
-from fednode.learning.denoiser import Attention, Block, BlockPlan, Denoiser, preconditioning, resample
+from fednode.learning.denoiser import Attention, Block, BlockPlan, Denoiser, grid_side, preconditioning, resample
 from fednode.learning.layers import (
     Fourier,
     MPConv,
@@ -181,6 +181,20 @@ def test_images_of_any_side_go_in_and_come_out_in_their_shape(size: int, channel
     assert Denoiser(architecture).freeze()(x, torch.ones(2)).shape == x.shape
 
 
+@pytest.mark.parametrize("patch", [2, 4])
+@pytest.mark.parametrize("size", [8, 9, 28])
+def test_a_grid_of_patches_holds_every_pixel_once_beside_the_share_that_the_image_covers(size: int, patch: int) -> None:
+    architecture = GeneratorArchitecture(
+        image=ImageShape(size=size, channels=3), channels=(64, 64), blocks=1, patch=patch
+    )
+    model, x = Denoiser(architecture), torch.randn(2, 3, size, size)
+    grid = model._framed(x)
+    assert grid.shape[1:] == (3 * patch**2 + 1, *2 * [grid_side(architecture)])
+    assert torch.equal(torch.nn.functional.pixel_shuffle(grid[:, :-1], patch)[:, :, :size, :size], x)
+    assert float(grid[:, -1].sum()) * patch**2 == pytest.approx(2 * size**2)
+    assert model.freeze()(x, torch.ones(2)).shape == x.shape
+
+
 def test_a_frozen_denoiser_is_deaf_to_the_scale_of_its_weights() -> None:
     torch.manual_seed(3)
     plain = Denoiser(NANO)
@@ -207,4 +221,7 @@ def test_every_preset_fits_small_and_large_images() -> None:
     for preset in PRESETS:
         for size in (4, 8, 28, 32, 128):
             architecture = generator_architecture(preset, ImageShape(size=size, channels=3))
-            assert size / 2 ** (len(architecture.channels) - 1) >= 3.5
+            assert (
+                size / architecture.patch / 2 ** (len(architecture.channels) - 1) >= 3.5
+                or len(architecture.channels) == 1
+            )

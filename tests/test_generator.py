@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fednode.contract import ImageShape
-from fednode.learning import generator
+from fednode.learning import fitting, generator
 from fednode.learning.denoiser import Denoiser
 from fednode.learning.sampler import draw
 from fednode.learning.weights import BadWeightsError
@@ -19,7 +19,7 @@ from fednode.recipe import GeneratorArchitecture, GeneratorRecipe, SamplerRecipe
 
 CPU = torch.device("cpu")
 TINY = GeneratorArchitecture(image=ImageShape(size=4, channels=1), channels=(8, 8), blocks=1)
-SHORT = GeneratorRecipe(images=64, batch=16, rampup_images=16, decay_images=32)
+SHORT = GeneratorRecipe(images=64, batch=16, rampup_milli=250, decay_milli=500)
 
 
 def images(count: int = 12) -> Tensor:
@@ -31,7 +31,7 @@ def fit(seed: int = 1, recipe: GeneratorRecipe = SHORT) -> dict[str, Tensor]:
 
 
 def test_the_loss_of_one_image_is_what_the_paper_says() -> None:
-    loss = generator.loss_of(torch.tensor([0.2]), torch.tensor([2.0]), torch.tensor([0.7]))
+    loss = fitting.loss_of(torch.tensor([0.2]), torch.tensor([2.0]), torch.tensor([0.7]))
     assert float(loss) == pytest.approx((4.0 + 0.25) / 1.0 * 0.2 / math.exp(0.7) + 0.7)
 
 
@@ -41,7 +41,7 @@ def test_the_best_uncertainty_is_the_log_of_the_weighted_error() -> None:
     optimiser = torch.optim.SGD([u], lr=0.3)
     for _ in range(200):
         optimiser.zero_grad()
-        generator.loss_of(error, sigma, u).backward()  # type: ignore[no-untyped-call]
+        fitting.loss_of(error, sigma, u).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     assert float(u.detach()) == pytest.approx(math.log(4.25 * 0.2), abs=1e-4)
 
@@ -51,12 +51,12 @@ def test_the_weight_of_the_loss_undoes_the_output_scale() -> None:
     c_out = sigma * 0.5 / (sigma**2 + 0.25).sqrt()
     for index in range(3):
         error, level = (c_out**2)[index : index + 1], sigma[index : index + 1]
-        assert float(generator.loss_of(error, level, torch.zeros(1))) == pytest.approx(1.0, abs=1e-5)
+        assert float(fitting.loss_of(error, level, torch.zeros(1))) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_the_learning_rate_rises_stays_and_falls_with_the_inverse_square_root() -> None:
-    recipe = GeneratorRecipe(images=1600, batch=10, lr_micro=20_000, rampup_images=100, decay_images=400)
-    rates = [generator.learning_rate(step, recipe) for step in range(160)]
+    recipe = GeneratorRecipe(images=10**6, batch=10, lr_micro=20_000, rampup_milli=63, decay_milli=250)
+    rates = [fitting.learning_rate(step, 160, recipe) for step in range(160)]
     assert rates[0] == pytest.approx(0.002)
     assert rates[4] == pytest.approx(0.010)
     assert rates[9] == rates[25] == rates[40] == pytest.approx(0.020)
@@ -64,21 +64,28 @@ def test_the_learning_rate_rises_stays_and_falls_with_the_inverse_square_root() 
     assert max(rates) <= 0.020
 
 
+def test_the_schedule_is_the_same_curve_whatever_the_budget() -> None:
+    recipe = GeneratorRecipe(images=10**6, batch=10)
+    short, long = ([fitting.learning_rate(step, steps, recipe) for step in range(steps)] for steps in (100, 1000))
+    assert short[5:] == pytest.approx(long[50::10], rel=1e-9)
+    assert long[-1] == pytest.approx(0.010 * math.sqrt(0.333), rel=1e-2)
+
+
 def test_gradients_that_are_not_finite_become_zero_and_the_others_stay() -> None:
     parameter = nn.Parameter(torch.zeros(4))
     parameter.grad = torch.tensor([torch.nan, torch.inf, -torch.inf, 2.5])
-    generator.clear_bad_gradients([parameter, nn.Parameter(torch.zeros(1))])
+    fitting.clear_bad_gradients([parameter, nn.Parameter(torch.zeros(1))])
     assert parameter.grad.tolist() == [0.0, 0.0, 0.0, 2.5]
 
 
 def test_a_batch_of_poison_leaves_the_weights_finite(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, calls = generator.batch_loss, []
+    plain, calls = fitting.batch_loss, []
 
     def poisoned(*arguments: object) -> Tensor:
         calls.append(1)
         return plain(*arguments) * (torch.nan if len(calls) == 2 else 1.0)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(generator, "batch_loss", poisoned)
+    monkeypatch.setattr(fitting, "batch_loss", poisoned)
     assert all(bool(tensor.isfinite().all()) for tensor in fit().values())
     assert len(calls) == 4
 
@@ -128,7 +135,9 @@ def test_a_spoilt_generator_is_not_loaded(tmp_path: Path) -> None:
 
 
 def test_a_generator_of_one_image_draws_what_is_nearest_to_that_image() -> None:
-    recipe = GeneratorRecipe(images=16 * 80, batch=16, lr_micro=20_000, rampup_images=160, decay_images=640)
+    recipe = GeneratorRecipe(
+        images=16 * 80, max_passes=16 * 80, batch=16, lr_micro=20_000, rampup_milli=125, decay_milli=500
+    )
     tensors = generator.fit(images(1), TINY, recipe, 3, lambda done, total: None, CPU)
     model = Denoiser(TINY)
     model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
@@ -143,7 +152,7 @@ torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
 from pathlib import Path
 from test_generator import CPU, TINY, fit
-from fednode.learning import generator
+from fednode.learning import fitting, generator
 from fednode.learning.sampler import draw
 from fednode.recipe import SamplerRecipe
 path = Path(__import__("sys").argv[1])

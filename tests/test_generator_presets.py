@@ -3,7 +3,15 @@
 import pytest
 
 from fednode.contract import ImageShape
-from fednode.recipe import PRESETS, AuditRecipe, GeneratorRecipe, SamplerRecipe, default_preset, generator_architecture
+from fednode.recipe import (
+    PRESETS,
+    AuditRecipe,
+    GeneratorArchitecture,
+    GeneratorRecipe,
+    SamplerRecipe,
+    default_preset,
+    generator_architecture,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,13 +37,33 @@ def test_small_images_get_fewer_levels() -> None:
 
 
 def test_a_budget_counts_images_and_is_at_least_one_step() -> None:
-    assert GeneratorRecipe(images=1000, batch=64, rampup_images=0, decay_images=1).steps == 15
-    assert GeneratorRecipe(images=1, batch=64, rampup_images=0, decay_images=1).steps == 1
+    assert GeneratorRecipe(images=1000, batch=64).steps(100) == 15
+    assert GeneratorRecipe(images=1, batch=64).steps(100) == 1
+
+
+def test_no_image_is_seen_more_often_than_the_recipe_allows() -> None:
+    recipe = GeneratorRecipe(images=96_000, max_passes=100, batch=32)
+    assert [recipe.steps(count) for count in (1, 320, 959, 960, 5000)] == [3, 1000, 2996, 3000, 3000]
+
+
+def test_the_default_for_28_pixels_works_on_squares_of_two_by_two() -> None:
+    architecture = generator_architecture("xs", ImageShape(size=28, channels=1))
+    assert (architecture.patch, architecture.channels, architecture.attention) == (2, (32, 64), ())
+    assert PRESETS["xs"].recipe.steps(1000) == 3000
+
+
+def test_an_architecture_without_patches_has_the_bytes_that_it_had_before_there_were_any() -> None:
+    architecture = generator_architecture("nano", ImageShape(size=8, channels=1))
+    said = architecture.model_dump(mode="json")
+    assert said.keys() == {"family", "image", "channels", "blocks", "attention"}
+    patched = architecture.model_copy(update={"patch": 2})
+    assert patched.model_dump(mode="json") == {**said, "patch": 2}
+    assert GeneratorArchitecture.model_validate_json(patched.model_dump_json()) == patched
 
 
 def test_every_recipe_has_a_digest_of_its_own() -> None:
-    digests = [settings.recipe.digest for settings in PRESETS.values()] + [AuditRecipe().digest, SamplerRecipe().digest]
-    assert len(set(digests)) == len(digests)
+    different = {*(settings.recipe for settings in PRESETS.values()), AuditRecipe(), SamplerRecipe()}
+    assert len({recipe.digest for recipe in different}) == len(different) > len(PRESETS)
     assert AuditRecipe().digest == AuditRecipe(sampler=SamplerRecipe()).digest
     assert AuditRecipe().digest != AuditRecipe(sampler=SamplerRecipe(steps=13)).digest
 

@@ -227,6 +227,24 @@ def test_a_fit_is_cancelled_when_its_label_is_withdrawn() -> None:
     assert experts == reference({"a": ("ant", "eel"), "b": ("cat",)})
 
 
+def test_the_state_of_a_fit_survives_a_power_cut_and_not_the_withdrawal_of_its_label() -> None:
+    with Federation({"a": ("ant", "bee"), "b": ("cat",)}) as federation:
+        a = federation["a"]
+        a.pull("hold-fit-ant")
+        federation.start()
+        federation.until(lambda: any("held" in job["phase"] for job in a.status()["jobs"]), "A fits ant")
+        (state,) = a.home.work.iterdir()
+        state.write_bytes(b"half of ant")
+        (a.home.work / f"{'0' * 64}.safetensors").write_bytes(b"what no job wants")
+        a.kill()
+        a.start()
+        federation.until(lambda: any("held" in job["phase"] for job in a.status()["jobs"]), "A fits ant again")
+        assert {path.name: path.read_bytes() for path in a.home.work.iterdir()} == {state.name: b"half of ant"}
+        a.client.withdraw("ant")
+        federation.settle()
+        assert list(a.home.work.iterdir()) == []
+
+
 def build_starts(node: Node) -> list[Document]:
     return [request for request in node.requests("start") if request["role"] == "build"]
 

@@ -32,7 +32,7 @@ IMAGE = ImageShape(size=4, channels=1)
 LABELS = ["cat", "dog", "fox"]
 SAMPLER = SamplerRecipe(steps=3, batch=8)
 GENERATOR = GeneratorArchitecture(image=IMAGE, channels=(8,), blocks=1).model_dump(mode="json")
-FIT = GeneratorRecipe(images=96, batch=16, rampup_images=16, decay_images=64).model_dump(mode="json")
+FIT = GeneratorRecipe(images=96, batch=16).model_dump(mode="json")
 AUDIT = AuditRecipe(samples=16, sampler=SAMPLER).model_dump(mode="json")
 EXPERT = ExpertArchitecture(name="resnet10t", image=IMAGE, width=8, outputs=3).model_dump(mode="json")
 SYNTHESIS = SynthesisRecipe(sampler=SAMPLER, samples_per_label=16)
@@ -401,7 +401,7 @@ def test_an_unexpected_error_has_its_traceback_on_standard_error_alone() -> None
 
 def test_the_end_of_its_input_ends_a_busy_worker() -> None:
     other = Worker()
-    endless = GeneratorRecipe(images=10**9, batch=16, rampup_images=16, decay_images=64).model_dump(mode="json")
+    endless = GeneratorRecipe(images=10**9, max_passes=10**9, batch=16).model_dump(mode="json")
     own = other.ask("scan", data={"source": "digits"}, image=IMAGE.model_dump(), labels=[str(n) for n in range(10)])[
         "labels"
     ][0]

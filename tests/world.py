@@ -40,7 +40,7 @@ LABELS = ("ant", "bee", "cat", "dog")
 CONTRACT = Contract(federation="world", labels=LABELS, image=IMAGE)
 RECIPES = Recipes(
     preset="nano",
-    generator=GeneratorRecipe(images=1000, rampup_images=10, decay_images=100),
+    generator=GeneratorRecipe(images=1000),
     audit=AuditRecipe(),
     expert=ExpertRecipe(),
 )

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from fednode.errors import ExitCode
 from fednode_cli import (
+    budget,
     describe,
     evaluate,
     id,
@@ -79,6 +80,7 @@ app.command("id")(id.peer_id)
 app.add_typer(peer.app, name="peer")
 app.command("describe")(describe.describe)
 app.command("start")(start.start)
+app.command("budget")(budget.budget)
 app.command("stop")(stop.stop)
 app.command("status")(status.status)
 app.command("predict")(predict.predict)

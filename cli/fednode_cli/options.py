@@ -15,6 +15,9 @@ PeersFile = Annotated[
     Path | None, typer.Option("--peers", metavar="FILE", help="The peers file; default: peers.yaml in the home.")
 ]
 KeptLabels = Annotated[str | None, typer.Option("--labels", metavar="A,B", help="Use only the images of these labels.")]
+PresetName = Annotated[
+    str | None, typer.Option("--preset", metavar="PRESET", help="The size of the generators: nano, xs, s, m or paper.")
+]
 
 SOURCE_HELP = f"Where the images are: {sources.KINDS}."
 REASON_LIMIT = 500

@@ -8,7 +8,7 @@ import typer
 from fednode.config import ensure_home
 from fednode.errors import ExitCode
 from fednode_cli import connect, detached
-from fednode_cli.options import SOURCE_HELP, AsJson, KeptLabels, PeersFile, SkipBad
+from fednode_cli.options import SOURCE_HELP, AsJson, KeptLabels, PeersFile, PresetName, SkipBad
 from fednode_cli.output import note, report, show_json
 
 
@@ -23,7 +23,10 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
         float | None, typer.Option(metavar="SECONDS", help="How long to wait for the peers' generators.")
     ] = None,
     skip_bad: SkipBad = False,
-    preset: Annotated[str | None, typer.Option(metavar="PRESET", help="The size of the generators.")] = None,
+    preset: PresetName = None,
+    fit_images: Annotated[
+        int | None, typer.Option(metavar="N", help="Images that the fit of a generator sees; see `fednode budget`.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the daemon runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -42,6 +45,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
         "gather_deadline": gather_deadline,
         "skip_bad": skip_bad or None,
         "preset": preset,
+        "fit_images": fit_images,
     }
     settings, own, home = connect.settings(flags), connect.identity().peer_id, connect.home()
     ensure_home(home)

@@ -208,7 +208,8 @@ class Settings(BaseModel):
     """How one node is set up. Times are in seconds.
 
     `data` is where the own images are (None: this node has none), and `labels` which of them to keep (None: all).
-    `preset` is the size of the generators (None: by the size of images). Workers that idle for `idle_timeout` end.
+    `preset` is the size of the generators (None: by the size of images), and `fit_images` how many images the fit of one sees
+    (None: as the preset says). Workers that idle for `idle_timeout` end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -223,6 +224,7 @@ class Settings(BaseModel):
     gather_deadline: Annotated[float, Field(ge=0, le=YEAR_SECONDS)] = 3600
     skip_bad: bool = False
     preset: Preset | None = None
+    fit_images: Annotated[int, Field(ge=1, le=10**9)] | None = None
     idle_timeout: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] = 600
 
 

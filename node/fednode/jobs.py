@@ -4,6 +4,7 @@ Rule 1: a job that the newest plan does not name any more is cancelled.
 Rule 2: own images that can't be used end a job for good; a crash or want of memory is tried again after a pause that grows,
         and after MAX_TRIES waits for a restart or a rescan; want of space is tried again for ever.
 Rule 3: building waits for a slot; checking and answering never do.
+Rule 4: the work folder holds what belongs to a job of the newest plan, and nothing else: a fit's state is own data.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from typing import Any
 
 from fednode import core as cores
 from fednode.core import Core
+from fednode.disk import storage_errors
 from fednode.errors import DataError, FednodeError, StorageError, WorkerError
 from fednode.lineage import Lineage, Pair
 from fednode.plan import AuditJob, Check, Expert, Fit, Job, OwnLabel, Scan, spec_digest
@@ -93,6 +95,7 @@ class Jobs:
         if self._running is not None and self._running[0] not in names:
             self._running[1].cancel()
         self.failures = {name: failure for name, failure in self.failures.items() if name in names}
+        self._sweep(names)
         if self._running is None and (build := next(self._ready(jobs, (Scan, Fit, AuditJob, Expert)), None)):
             self._running = (key(build), asyncio.create_task(self._run(build)))
         if self._checking is None and (check := next(self._ready(jobs, (Check,)), None)):
@@ -129,6 +132,17 @@ class Jobs:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _sweep(self, names: set[str]) -> None:
+        """Rule 4. Before the own images are known, jobs that were begun and whose label is not withdrawn may be planned again."""
+        if key(Scan()) in names:
+            withdrawn = self._core.ledger.withdrawn()
+            begun = self._core.ledger.jobs()
+            names = names | {job.digest for job in begun if job.spec.get("label") not in withdrawn}
+        with storage_errors():
+            for path in self._core.home.work.glob("*.safetensors*"):
+                if path.name.partition(".")[0] not in names:
+                    path.unlink(missing_ok=True)
 
     def _ready(self, jobs: tuple[Job, ...], kinds: tuple[type, ...]) -> Iterator[Job]:
         now = time.monotonic()

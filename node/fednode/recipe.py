@@ -13,17 +13,23 @@ from fednode_crypto.digest import digest_json
 
 Preset = Literal["nano", "xs", "s", "m", "paper"]
 Solver = Literal["heun", "dpm2m"]
-Small = Annotated[int, Field(ge=1, le=64)]
+Width = Annotated[int, Field(ge=10, le=250)]
 
 
 class GeneratorArchitecture(Value):
-    """The EDM2 denoiser of one label: channels at each resolution, blocks a resolution, sides that have attention."""
+    """The EDM2 denoiser of one label: channels at each resolution, blocks a resolution, sides that have attention.
+
+    The network works on a grid of squares of `patch` by `patch` pixels; `attention` counts in squares.
+    """
 
     family: Literal["edm2"] = "edm2"
     image: ImageShape
     channels: Annotated[tuple[Annotated[int, Field(ge=8, le=512)], ...], Field(min_length=1, max_length=6)]
     blocks: Annotated[int, Field(ge=1, le=4)]
     attention: Annotated[tuple[Annotated[int, Field(ge=1, le=256)], ...], Field(max_length=6)] = ()
+    patch: Annotated[Literal[1, 2, 4], Field(exclude_if=lambda patch: patch == 1)] = (
+        1  # statements without it stay canonical
+    )
 
 
 ExpertName = Literal["resnet10t", "resnet18", "resnet26", "resnet50"]
@@ -81,25 +87,53 @@ class SamplerRecipe(Recipe):
 class GeneratorRecipe(Recipe):
     """How a generator is fitted; budgets count images seen, so that they never depend on a clock.
 
-    The learning rate rises over `rampup_images`, then stays `lr` until `decay_images` and falls with the inverse square root.
+    At most `images` are seen, and none of the training images more than `max_passes` times. The learning rate rises over
+    `rampup_milli` thousandths of this budget, stays `lr` until `decay_milli`, and falls with the inverse square root.
     ln sigma ~ N(p_mean, p_std^2) in training; `ema_milli` is the width of the weights' average, in thousandths of the fit.
+
+    With `ema_choices_milli` the width is the one of these whose average denoises the held-out images best, put together from
+    averages of the widths `ema_tracks_milli`, which are stored at `looks` points of the fit. With `patience` a fit ends once that
+    many looks in a row have not lowered the held-out loss, and the best look counts. Without held-out images neither happens.
+    A held-out loss takes `held_draws` noisy images.
+
+    With `augment`, `augment_milli` thousandths of the images are turned or mirrored, and the network is told how. `dtype` and
+    `compile` are about the network's forward and backward; weights and sums stay float32.
     """
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     images: Annotated[int, Field(ge=1, le=10**9)]
+    max_passes: Annotated[int, Field(ge=1, le=10**9)] = 1_000
     batch: Annotated[int, Field(ge=1, le=4096)] = 64
     lr_micro: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    rampup_images: Annotated[int, Field(ge=0, le=10**9)]
-    decay_images: Annotated[int, Field(ge=1, le=10**9)]
+    rampup_milli: Annotated[int, Field(ge=0, le=1_000)] = 40
+    decay_milli: Annotated[int, Field(ge=1, le=1_000)] = 333
     p_mean_milli: Annotated[int, Field(ge=-5_000, le=5_000)] = -800
     p_std_milli: Annotated[int, Field(ge=100, le=5_000)] = 1_200
-    ema_milli: Annotated[int, Field(ge=10, le=250)] = 100
+    ema_milli: Width = 100
+    ema_tracks_milli: Annotated[tuple[Width, ...], Field(min_length=1, max_length=4)] = (50, 100)
+    ema_choices_milli: Annotated[tuple[Width, ...], Field(max_length=16)] = ()
+    looks: Annotated[int, Field(ge=1, le=100)] = 10
+    patience: Annotated[int, Field(ge=0, le=100)] = 0
+    held_draws: Annotated[int, Field(ge=1, le=100_000)] = 256
     dropout_milli: Annotated[int, Field(ge=0, le=900)] = 0
+    augment: Literal["none", "dihedral"] = "none"
+    augment_milli: Annotated[int, Field(ge=1, le=1_000)] = 500
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    compile: bool = False
+
+    def steps(self, count: int) -> int:
+        """Optimiser steps in the budget for `count` training images, at least one."""
+        return max(1, min(self.images, self.max_passes * count) // self.batch)
 
     @property
-    def steps(self) -> int:
-        """Optimiser steps in the budget, at least one."""
-        return max(1, self.images // self.batch)
+    def widths(self) -> tuple[float, ...]:
+        """The widths of the averages that run along with a fit: one without a choice, else those that others follow from."""
+        return tuple(width / 1e3 for width in (self.ema_tracks_milli if self.ema_choices_milli else (self.ema_milli,)))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether something is chosen on held-out images."""
+        return bool(self.ema_choices_milli or self.patience)
 
 
 class AuditRecipe(Recipe):
@@ -114,39 +148,51 @@ class AuditRecipe(Recipe):
 
 
 class PresetSettings(Value):
-    """A size of generator: channels at each resolution, blocks a resolution, whether 7 to 16 px attend, and its fit."""
+    """A size of generator: side of a patch, channels at each level, blocks a level, whether sides of 7 to 16 attend, its fit."""
 
+    patch: Literal[1, 2, 4] = 1
     channels: tuple[int, ...]
     blocks: int
     attends: bool
     recipe: GeneratorRecipe
 
 
+WIDTHS = (50, 70, 100, 140, 200)
+
 PRESETS: dict[Preset, PresetSettings] = {
     "nano": PresetSettings(
         channels=(16, 16),
         blocks=1,
         attends=False,
-        recipe=GeneratorRecipe(images=11_520, rampup_images=460, decay_images=5_760, lr_micro=20_000),
+        recipe=GeneratorRecipe(images=11_520, lr_micro=20_000, decay_milli=500),
     ),
     "xs": PresetSettings(
-        channels=(16, 32, 48),
+        patch=2,
+        channels=(32, 64),
         blocks=1,
         attends=False,
-        recipe=GeneratorRecipe(images=96_000, rampup_images=4_000, decay_images=32_000),
+        recipe=GeneratorRecipe(images=96_000, batch=32, ema_choices_milli=WIDTHS, patience=3),
     ),
     "s": PresetSettings(
+        patch=2,
         channels=(32, 64, 64),
-        blocks=2,
+        blocks=1,
         attends=True,
-        recipe=GeneratorRecipe(images=512_000, rampup_images=20_000, decay_images=128_000, batch=128),
+        recipe=GeneratorRecipe(images=96_000, batch=32, ema_choices_milli=WIDTHS, patience=3),
     ),
     "m": PresetSettings(
         channels=(64, 128, 128, 128),
         blocks=3,
         attends=True,
         recipe=GeneratorRecipe(
-            images=4_000_000, rampup_images=160_000, decay_images=1_000_000, batch=256, ema_milli=50
+            images=4_000_000,
+            max_passes=4_000,
+            batch=256,
+            decay_milli=250,
+            ema_milli=50,
+            ema_choices_milli=WIDTHS,
+            patience=3,
+            dtype="bfloat16",
         ),
     ),
     "paper": PresetSettings(
@@ -155,12 +201,13 @@ PRESETS: dict[Preset, PresetSettings] = {
         attends=True,
         recipe=GeneratorRecipe(
             images=25_000_000,
-            rampup_images=1_000_000,
-            decay_images=6_000_000,
+            max_passes=5_000,
             batch=1024,
+            decay_milli=240,
             p_std_milli=1_600,
             ema_milli=50,
             dropout_milli=300,
+            dtype="bfloat16",
         ),
     ),
 }
@@ -174,15 +221,19 @@ def default_preset(image: ImageShape) -> Preset:
 
 
 def generator_architecture(preset: Preset, image: ImageShape) -> GeneratorArchitecture:
-    """The denoiser of `preset` for images of this shape, with as many levels as leave 4 px or more at the coarsest."""
+    """The denoiser of `preset` for images of this shape, with as many levels as leave 4 squares or more at the coarsest."""
     settings = PRESETS[preset]
-    levels = max(1, min(len(settings.channels), (image.size // 4).bit_length()))
+    side = -(-image.size // settings.patch)
+    levels = max(1, min(len(settings.channels), (side // 4).bit_length()))
     unit = 2 ** (levels - 1)
-    padded = -(-image.size // unit) * unit
+    padded = -(-side // unit) * unit
     sides = [padded >> level for level in range(levels)]
-    attention = tuple(side for side in sides if 7 <= side <= 16) if settings.attends else ()
     return GeneratorArchitecture(
-        image=image, channels=settings.channels[:levels], blocks=settings.blocks, attention=attention
+        image=image,
+        channels=settings.channels[:levels],
+        blocks=settings.blocks,
+        attention=tuple(side for side in sides if 7 <= side <= 16) if settings.attends else (),
+        patch=settings.patch,
     )
 
 
@@ -257,7 +308,9 @@ class Recipes(Value):
     expert: ExpertRecipe
 
 
-def recipes(image: ImageShape, preset: Preset | None = None) -> Recipes:
-    """The default recipes for images of this shape; `preset` asks for another size of generator."""
+def recipes(image: ImageShape, preset: Preset | None = None, fit_images: int | None = None) -> Recipes:
+    """The default recipes for images of this shape; `preset` and `fit_images` ask for other generators."""
     chosen = preset or default_preset(image)
-    return Recipes(preset=chosen, generator=PRESETS[chosen].recipe, audit=AuditRecipe(), expert=expert_recipe(image))
+    fit = PRESETS[chosen].recipe
+    fit = fit if fit_images is None else fit.model_copy(update={"images": fit_images})
+    return Recipes(preset=chosen, generator=fit, audit=AuditRecipe(), expert=expert_recipe(image))

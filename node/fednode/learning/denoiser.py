@@ -2,6 +2,7 @@
 
 Rule 1: a constant channel beside the image stands for biases; beyond the image, where the sides are padded, it is 0.
 Rule 2: after `freeze` the weights are normalised and the network is for drawing only.
+Rule 3: with patches each pixel of the network's grid holds a square of the image, its pixels side by side as channels.
 """
 
 import math
@@ -103,10 +104,10 @@ def resample(x: Tensor, how: Resample) -> Tensor:
     return x
 
 
-def padded_side(architecture: GeneratorArchitecture) -> int:
-    """The image's side rounded up so that every level halves it evenly."""
+def grid_side(architecture: GeneratorArchitecture) -> int:
+    """The image's side in patches, rounded up so that every level halves it evenly."""
     unit = 1 << (len(architecture.channels) - 1)
-    return -(-architecture.image.size // unit) * unit
+    return -(-architecture.image.size // (architecture.patch * unit)) * unit
 
 
 def encoder_plans(architecture: GeneratorArchitecture) -> Iterator[BlockPlan]:
@@ -114,7 +115,7 @@ def encoder_plans(architecture: GeneratorArchitecture) -> Iterator[BlockPlan]:
     channels = architecture.channels
     for level, outputs in enumerate(channels):
         inputs = channels[max(level - 1, 0)]
-        attends = padded_side(architecture) >> level in architecture.attention
+        attends = grid_side(architecture) >> level in architecture.attention
         if level:
             yield BlockPlan(inputs, inputs, "encoder", "down")
         for _ in range(architecture.blocks):
@@ -129,7 +130,7 @@ def decoder_plans(architecture: GeneratorArchitecture, skips: list[int]) -> Iter
     inputs = architecture.channels[-1]
     for level in reversed(range(levels)):
         outputs = architecture.channels[level]
-        attends = padded_side(architecture) >> level in architecture.attention
+        attends = grid_side(architecture) >> level in architecture.attention
         if level == levels - 1:
             # The paper's coarsest level attends whenever the network does.
             yield BlockPlan(inputs, inputs, "decoder", attends=bool(architecture.attention))
@@ -151,34 +152,48 @@ def preconditioning(sigma: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 class Denoiser(nn.Module):
     """D(x; sigma), the expected clean image of one label given a noisy one.
 
-    Images are (N, C, H, W) float32, data in [-1, 1]; sigma is (N,), above 0.
+    Images are (N, C, H, W) float32, data in [-1, 1]; sigma is (N,), above 0. `dtype` and `layout` say how the network computes;
+    weights, images and the preconditioning are float32 whatever they are.
     """
 
     def __init__(self, architecture: GeneratorArchitecture, dropout: float = 0.0) -> None:
         super().__init__()
         self.architecture = architecture
+        self.dtype = torch.float32
+        self.layout = torch.channels_last
         widest, first = max(architecture.channels), architecture.channels[0]
         image = architecture.image
         self.fourier = Fourier(first)
         self.noise = MPConv(first, widest, 0)
-        self.enter = MPConv(image.channels + 1, first, 3)
+        squares = image.channels * architecture.patch**2
+        self.enter = MPConv(squares + 1, first, 3)
         encoder = list(encoder_plans(architecture))
         decoder = list(decoder_plans(architecture, [first, *(plan.outputs for plan in encoder)]))
         self.joins = [plan.joins for plan in decoder]
         self.encoder = nn.ModuleList(Block(plan, widest, dropout) for plan in encoder)
         self.decoder = nn.ModuleList(Block(plan, widest, dropout) for plan in decoder)
-        self.leave = MPConv(first, image.channels, 3)
+        self.leave = MPConv(first, squares, 3)
         self.leave_gain = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
-        """D = c_skip x + c_out F(c_in x, c_noise) (2206.00364, eq. 7)."""
+    def forward(self, x: Tensor, sigma: Tensor, beside: Tensor | None = None) -> Tensor:
+        """D = c_skip x + c_out F(c_in x, c_noise) (2206.00364, eq. 7); `beside` joins the noise embedding, see `embedded`."""
         c_skip, c_out, c_in, c_noise = preconditioning(sigma)
         c_skip, c_out, c_in = (c[:, None, None, None] for c in (c_skip, c_out, c_in))
-        return torch.addcmul(c_skip * x, c_out, self.network(c_in * x, c_noise))
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
+            y = self.network(c_in * x, c_noise, beside)
+        return torch.addcmul(c_skip * x, c_out, y.float())
 
-    def network(self, x: Tensor, c_noise: Tensor) -> Tensor:
+    def embedded(self, c_noise: Tensor, beside: Tensor | None = None) -> Tensor:
+        """The embedding (N, E) of the noise levels, joined by mp_sum with the rows of `beside` (N, E) that are not 0."""
+        embedding: Tensor = self.noise(self.fourier(c_noise))
+        if beside is not None:
+            length = torch.where(beside.any(dim=1, keepdim=True), math.sqrt(0.5), 1.0)
+            embedding = (embedding + beside) * length
+        return mp_silu(embedding)
+
+    def network(self, x: Tensor, c_noise: Tensor, beside: Tensor | None = None) -> Tensor:
         """F: (N, C, H, W) and (N,) -> (N, C, H, W)."""
-        embedding = mp_silu(self.noise(self.fourier(c_noise)))
+        embedding = self.embedded(c_noise, beside)
         x = self.enter(self._framed(x))
         skips = [x]
         for block in self.encoder:
@@ -190,13 +205,17 @@ class Denoiser(nn.Module):
             x = block(x, embedding)
         size = self.architecture.image.size
         y: Tensor = self.leave(x) * self.leave_gain
-        return y[:, :, :size, :size]
+        return functional.pixel_shuffle(y, self.architecture.patch)[:, :, :size, :size]
 
     def _framed(self, x: Tensor) -> Tensor:
         x = torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
-        missing = padded_side(self.architecture) - x.shape[-1]
+        patch = self.architecture.patch
+        missing = grid_side(self.architecture) * patch - x.shape[-1]
         x = functional.pad(x, (0, missing, 0, missing)) if missing else x
-        return x.contiguous(memory_format=torch.channels_last)
+        if patch > 1:
+            squares, covered = functional.pixel_unshuffle(x[:, :-1], patch), functional.avg_pool2d(x[:, -1:], patch)
+            x = torch.cat([squares, covered], dim=1)
+        return x.contiguous(memory_format=self.layout)
 
     def freeze(self) -> "Denoiser":
         """Makes the network ready for drawing: weights normalised once, no gradients. Returns itself."""

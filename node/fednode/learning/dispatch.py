@@ -11,6 +11,7 @@ from fednode.errors import DataError, FednodeError
 from fednode.learning import answers, comparisons, operations
 from fednode.learning.answers import UnanswerableError
 from fednode.learning.operations import DataChangedError
+from fednode.learning.pace import pace
 from fednode.learning.requests import REQUEST
 from fednode.learning.session import Report, Session
 from fednode.learning.weights import BadWeightsError
@@ -28,6 +29,7 @@ OPS: dict[str, Callable[[Any, Session, Report], dict[str, Any]]] = {
     "evaluate": answers.evaluate,
     "baseline": comparisons.baseline,
     "samples": comparisons.samples_picture,
+    "pace": pace,
 }
 
 CODES: dict[type[FednodeError], str] = {

@@ -1,51 +1,32 @@
 """A generator: the denoiser fitted to the images of one label (EDM2, 2312.02696), saved, loaded and normalised for drawing."""
 
-import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fednode.learning import weights
-from fednode.learning.denoiser import SIGMA_DATA, Denoiser
-from fednode.learning.ema import PowerEma
-from fednode.learning.layers import Fourier, MPConv, normalise_weights, project_gradients
+from fednode.learning.checkpoint import Checkpoint
+from fednode.learning.denoiser import Denoiser
+from fednode.learning.fitting import Run, learning_rate
+from fednode.learning.heldout import Judge, chosen
 from fednode.learning.sampler import to_data
 from fednode.recipe import GeneratorArchitecture, GeneratorRecipe
 
-UNCERTAINTY_FEATURES = 128
 Progress = Callable[[int, int], None]
 
 
-class Uncertainty(nn.Module):
-    """u(sigma), the learned log variance of the loss at a noise level; part of the fit, never of a generator (eq. 21)."""
+@dataclass(frozen=True)
+class Aids:
+    """What a fit may have beside its images: held-out ones to choose by, uint8 (N, C, H, W), and a place for its state."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.fourier = Fourier(UNCERTAINTY_FEATURES)
-        self.linear = MPConv(UNCERTAINTY_FEATURES, 1, 0)
-
-    def forward(self, sigma: Tensor) -> Tensor:
-        """(N,) -> (N,)."""
-        u: Tensor = self.linear(self.fourier(sigma.log() / 4.0))
-        return u[:, 0]
+    holdout: Tensor | None = None
+    checkpoint: Checkpoint | None = None
 
 
-def loss_of(error: Tensor, sigma: Tensor, u: Tensor) -> Tensor:
-    """mean over images of lam(sigma) / exp(u) error + u, lam = (s^2 + d^2) / (s d)^2 (2312.02696, eq. 14 and 21).
-
-    `error` is the mean squared error of each image, (N,) as are sigma and u. The best u at a level is ln(lam E[error]).
-    """
-    lam = (sigma**2 + SIGMA_DATA**2) / (sigma * SIGMA_DATA) ** 2
-    return (lam * error / u.exp() + u).mean()
-
-
-def learning_rate(step: int, recipe: GeneratorRecipe) -> float:
-    """The rate of `step` (from 0): a linear rise, a plateau, then the inverse square root of the images seen (eq. 67)."""
-    seen = step * recipe.batch
-    rise = min((seen + recipe.batch) / recipe.rampup_images, 1.0) if recipe.rampup_images else 1.0
-    return recipe.lr_micro / 1e6 * rise / math.sqrt(max(seen / recipe.decay_images, 1.0))
+NO_AIDS = Aids()
 
 
 def fit(
@@ -55,59 +36,38 @@ def fit(
     seed: int,
     progress: Progress,
     device: torch.device,
+    aids: Aids = NO_AIDS,
 ) -> dict[str, Tensor]:
     """The generator of one label: its averaged weights as fp16 on the CPU, by name.
 
     `images` is uint8 (N, C, H, W), N >= 1. `progress(done, total)` is called after each step. Equal arguments give equal bits
-    at equal numerics; the global random state is left as it was.
+    at equal numerics, interrupted and resumed or not; the global random state is left as it was. Raises CompileError.
     """
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        model = Denoiser(architecture, recipe.dropout_milli / 1e3).to(device)
-        uncertainty = Uncertainty().to(device)
-        averages = _train(to_data(images).to(device), model, uncertainty, recipe, progress)
-    parameters = dict(zip(dict(model.named_parameters()), averages, strict=True))
-    tensors = parameters | dict(model.named_buffers())
+        run = Run(architecture, recipe, device)
+        held = aids.holdout if recipe.chooses and aids.holdout is not None and len(aids.holdout) else None
+        judge = None if held is None else Judge(run.model, held, recipe, seed)
+        _train(to_data(images).to(device), run, judge, progress, aids.checkpoint)
+        averages = chosen(run, judge)
+    parameters = dict(zip(dict(run.model.named_parameters()), averages, strict=True))
+    tensors = parameters | dict(run.model.named_buffers())
     return {name: tensor.detach().half().cpu() for name, tensor in tensors.items()}
 
 
-def _train(
-    data: Tensor, model: Denoiser, uncertainty: Uncertainty, recipe: GeneratorRecipe, progress: Progress
-) -> list[Tensor]:
-    """Runs the budget and returns the averages of the model's parameters, in their order."""
-    both = nn.ModuleList([model, uncertainty])
-    parameters = list(both.parameters())
-    normalise_weights(both)
-    optimiser = torch.optim.Adam(parameters, lr=1.0, betas=(0.9, 0.99), eps=1e-8, fused=True)
-    ema = PowerEma(list(model.parameters()), recipe.ema_milli / 1e3)
-    for step in range(recipe.steps):
-        optimiser.param_groups[0]["lr"] = learning_rate(step, recipe)
-        optimiser.zero_grad()
-        batch_loss(data, model, uncertainty, recipe).backward()  # type: ignore[no-untyped-call]
-        clear_bad_gradients(parameters)
-        project_gradients(both)
-        optimiser.step()
-        normalise_weights(both)
-        ema.update(list(model.parameters()))
-        progress(step + 1, recipe.steps)
-    return ema.averages
-
-
-def batch_loss(data: Tensor, model: Denoiser, uncertainty: Uncertainty, recipe: GeneratorRecipe) -> Tensor:
-    """The loss of one random batch of `data` (N, C, H, W in data units), at random noise levels."""
-    chosen = torch.randint(len(data), (recipe.batch,))
-    sigma = (torch.randn(recipe.batch) * recipe.p_std_milli / 1e3 + recipe.p_mean_milli / 1e3).exp()
-    noise = torch.randn(recipe.batch, *data.shape[1:])
-    clean, sigma = data[chosen.to(data.device)], sigma.to(data.device)
-    denoised = model(clean + sigma[:, None, None, None] * noise.to(data.device), sigma)
-    return loss_of((denoised - clean).square().mean((1, 2, 3)), sigma, uncertainty(sigma))
-
-
-def clear_bad_gradients(parameters: list[nn.Parameter]) -> None:
-    """NaN and infinite gradients become 0, so that one bad batch cannot ruin a fit (2312.02696, appendix B)."""
-    for parameter in parameters:
-        if parameter.grad is not None:
-            torch.nan_to_num(parameter.grad, nan=0.0, posinf=0.0, neginf=0.0, out=parameter.grad)
+def _train(data: Tensor, run: Run, judge: Judge | None, progress: Progress, checkpoint: Checkpoint | None) -> None:
+    """Runs the budget, from the checkpoint on if there is one, or less of it where the held-out loss says so."""
+    steps = run.recipe.steps(len(data))
+    looks = {max(1, steps * number // run.recipe.looks) for number in range(1, run.recipe.looks + 1)}
+    if checkpoint and (state := checkpoint.load()):
+        run.restore(state)
+    while run.step < steps and not run.stale:
+        run.advance(data, learning_rate(run.step, steps, run.recipe))
+        if run.recipe.chooses and run.step in looks:
+            run.look(judge.loss(run.averages[-1].averages) if judge else float("nan"))
+        if checkpoint and checkpoint.due:
+            checkpoint.save(run.state())
+        progress(run.step, steps)
 
 
 def save(path: Path, tensors: dict[str, Tensor]) -> None:

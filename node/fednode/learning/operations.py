@@ -11,6 +11,7 @@ from fednode.contract import Value
 from fednode.errors import FednodeError
 from fednode.learning import audit as audits
 from fednode.learning import generator, weights
+from fednode.learning.checkpoint import Checkpoint
 from fednode.learning.dataset import LabelImages
 from fednode.learning.describe import describe as describe_source
 from fednode.learning.expert import expert_tensors
@@ -66,9 +67,11 @@ def scan(request: Scan, session: Session, report: Report) -> Result:
 
 
 def fit(request: Fit, session: Session, report: Report) -> Result:
-    """Fits the generator of the spec's label and writes its weights to `out`."""
+    """Fits the generator of the spec's label and writes its weights to `out`; until then its state is kept beside it."""
     spec = request.spec
     own = images_of(request, session, spec.label, spec.images)
+    bound = {"spec": spec.model_dump(mode="json"), "numerics": session.numerics}
+    checkpoint = Checkpoint(Path(f"{request.out}.checkpoint"), digest_json("fednode/checkpoint/v1", bound))
     tensors = generator.fit(
         torch.from_numpy(own.train),
         spec.architecture,
@@ -76,8 +79,10 @@ def fit(request: Fit, session: Session, report: Report) -> Result:
         spec_seed(spec, "fit"),
         lambda done, total: report(f"fit {spec.label}", done, total),
         session.device,
+        generator.Aids(torch.from_numpy(own.holdout), checkpoint),
     )
     generator.save(Path(request.out), tensors)
+    checkpoint.remove()
     return {"images": len(own.train)}
 
 

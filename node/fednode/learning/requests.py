@@ -196,6 +196,16 @@ class Baseline(Value):
     recipe: ExpertRecipe
 
 
+class Pace(Value):
+    """How fast a fit goes here: time it for some seconds."""
+
+    id: int
+    op: Literal["pace"]
+    architecture: GeneratorArchitecture
+    recipe: GeneratorRecipe
+    seconds: Annotated[int, Field(ge=1, le=60)]
+
+
 class Samples(WithData):
     """Draw a picture of real beside synthetic images, label by label."""
 
@@ -207,6 +217,7 @@ class Samples(WithData):
 
 
 Request = Annotated[
-    Describe | Scan | Fit | Audit | Check | Expert | Predict | Evaluate | Baseline | Samples, Field(discriminator="op")
+    Describe | Scan | Fit | Audit | Check | Expert | Predict | Evaluate | Baseline | Samples | Pace,
+    Field(discriminator="op"),
 ]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)

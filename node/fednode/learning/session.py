@@ -40,6 +40,8 @@ def make_deterministic(threads: int) -> None:
     """One way to compute each thing: fixed threads, deterministic kernels, full float32 products."""
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
+    # Filling memory before it is written costs 3 % of a fit, and nothing here reads what it has not written.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.allow_tf32 = False

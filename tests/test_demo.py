@@ -365,10 +365,10 @@ def test_taint_ends_with_the_last_tainted_answer_of_any_node_after_the_signature
     assert measures.taint(answers, 100.3)["stopped_ms"] == 0.0
 
 
-def test_each_transfer_counts_once_where_it_was_sent() -> None:
+def test_each_transfer_counts_once_where_it_was_received() -> None:
     statuses = {
-        "a": status_document(bytes={"sent": {"generator": 10, "statement": 1}, "received": {"expert": 7}}),
-        "b": status_document(bytes={"sent": {"generator": 20, "expert": 7}, "received": {"generator": 10}}),
+        "a": status_document(bytes={"received": {"generator": 10, "statement": 1}, "sent": {"expert": 7}}),
+        "b": status_document(bytes={"received": {"generator": 20, "expert": 7}, "sent": {"generator": 10}}),
     }
     assert measures.traffic(statuses) == {"generators": 30, "experts": 7, "wire": 38}
 

@@ -23,11 +23,11 @@ def accuracies(evaluation: Document, names: Iterable[str]) -> Document:
 
 
 def traffic(statuses: Statuses) -> Document:
-    """Bytes that all nodes together sent: each transfer counts once, where it was sent."""
-    sent: Counter[str] = Counter()
+    """Bytes between all nodes: each transfer counts once, where it was received, since a sender knows of its end a little later."""
+    received: Counter[str] = Counter()
     for status in statuses.values():
-        sent.update(status["bytes"]["sent"])
-    return {"generators": sent["generator"], "experts": sent["expert"], "wire": sent.total()}
+        received.update(status["bytes"]["received"])
+    return {"generators": received["generator"], "experts": received["expert"], "wire": received.total()}
 
 
 def erased(statuses: Statuses) -> Document:

@@ -186,6 +186,10 @@ def generator_architecture(preset: Preset, image: ImageShape) -> GeneratorArchit
     )
 
 
+Mix = Literal["paper", "mixed", "projected", "synthetic"]
+Augment = Literal["none", "shift", "flip", "dihedral", "colour"]
+
+
 class SynthesisRecipe(Recipe):
     """How the images that an expert lacks are drawn from the donors' generators.
 
@@ -213,21 +217,31 @@ class TeacherRecipe(Recipe):
 class ExpertRecipe(Recipe):
     """How an expert is trained.
 
-    `mix`: own labels come from own real images alone (`paper`), or half from real and half from synthetic ones (`mixed`).
-    `targets`: a synthetic image has its donor's label (`donor`), or the generative product's soft label (`teacher`).
-    Augmentation: moves by up to `shift` pixels; `dihedral` flips and right-angle turns, for images that have no upside.
+    `mix`: own labels come from own real images alone (`paper`), half from real and half from synthetic ones (`mixed`), from real
+    ones that the label's generators have noised to `projection_milli` and denoised (`projected`), or, as all others do, from
+    synthetic ones alone (`synthetic`).
+    `targets`: a synthetic image has its donor's label (`donor`), the generative product's soft label (`teacher`), or its donor's
+    label unless the generative product gives it another, and then it is left out (`agreed`). `teach_real`: real images have soft
+    labels as well. Each synthetic image has a copy with noise of up to `noise_milli`, and with `mixup` one mixed with another.
+    `augment`: by which policy of `learning/augment.py` images change anew at each step, moved by up to `shift` pixels; `colour`
+    changes brightness and contrast by up to `jitter_milli` of the range.
     """
 
-    version: Literal[1] = 1
-    mix: Literal["paper", "mixed"] = "mixed"
-    targets: Literal["donor", "teacher"] = "donor"
+    version: Literal[2] = 2
+    mix: Mix = "mixed"
+    targets: Literal["donor", "teacher", "agreed"] = "donor"
+    teach_real: bool = False
+    projection_milli: Annotated[int, Field(ge=1, le=80_000)] = 300
+    noise_milli: Annotated[int, Field(ge=0, le=80_000)] = 0
+    mixup: bool = False
     steps: Annotated[int, Field(ge=1, le=10_000_000)] = 100
     batch: Annotated[int, Field(ge=2, le=4096)] = 64
     lr_micro: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     weight_decay_micro: Annotated[int, Field(ge=0, le=1_000_000)] = 10_000
     smoothing_milli: Annotated[int, Field(ge=0, le=500)] = 100
+    augment: Augment = "none"
     shift: Annotated[int, Field(ge=0, le=64)] = 0
-    dihedral: bool = False
+    jitter_milli: Annotated[int, Field(ge=0, le=1_000)] = 150
     synthesis: SynthesisRecipe = SynthesisRecipe()
     teacher: TeacherRecipe = TeacherRecipe()
 

@@ -108,10 +108,16 @@ def test_what_is_published_is_fp16_and_exactly_what_the_architecture_says(traine
 
 
 @pytest.mark.parametrize("name", ["resnet10t", "resnet18", "resnet26", "resnet50"])
-@pytest.mark.parametrize(("size", "channels", "reduced"), [(8, 1, 8), (32, 3, 32), (128, 3, 32)])
-def test_small_images_keep_their_full_size_in_the_stem(name: str, size: int, channels: int, reduced: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "channels", "reduction", "reduced"),
+    [(8, 1, None, 8), (32, 3, None, 32), (128, 3, None, 32), (28, 1, 2, 14), (28, 3, 4, 7), (128, 1, 1, 128)],
+)
+def test_the_stem_reduces_as_asked_and_else_keeps_small_images_at_full_size(
+    name: str, size: int, channels: int, reduction: int | None, reduced: int
+) -> None:
     image = ImageShape(size=size, channels=channels)
-    architecture = ExpertArchitecture(name=name, image=image, width=8, outputs=5)  # type: ignore[arg-type]
+    fields = {"name": name, "image": image, "width": 8, "outputs": 5, "reduction": reduction}
+    architecture = ExpertArchitecture.model_validate(fields)
     with torch.device("meta"):
         network = expert.build(architecture).eval()
         seen: list[int] = []
@@ -120,6 +126,11 @@ def test_small_images_keep_their_full_size_in_the_stem(name: str, size: int, cha
         )
         assert network(torch.zeros(1, channels, size, size)).shape == (1, 5)
     assert seen == [reduced]
+
+
+def test_an_architecture_reads_as_before_unless_its_stem_is_named() -> None:
+    assert "reduction" not in TINY.model_dump(mode="json")
+    assert TINY.model_copy(update={"reduction": 2}).model_dump(mode="json")["reduction"] == 2
 
 
 def test_an_architecture_beyond_the_bound_is_refused_before_anything_is_built() -> None:

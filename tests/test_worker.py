@@ -169,7 +169,7 @@ def request_for_expert(
 @pytest.fixture(scope="module")
 def product(worker: Worker, generators: list[Json], request_for_expert: Json) -> Json:
     result = worker.ask("expert", **request_for_expert)
-    assert result == {"images": {"real": 21, "synthetic": 48}}
+    assert result == {"images": {"real": 21, "synthetic": 48}, "dropped": {}}
     out = Path(request_for_expert["out"])
     return {
         "labels": LABELS,
@@ -335,6 +335,8 @@ def test_an_evaluation_measures_experts_and_both_products(
     assert [one["digest"] for one in found["experts"]] == [product["experts"][0]["digest"]]
     assert found["experts"][0]["accuracy"] == found["products"]["experts"]["accuracy"]
     assert np.array(found["confusion"]["experts"]).sum(1).tolist() == [24, 24, 24]
+    assert (found["products"]["experts"]["calls"], found["products"]["generative"]["calls"]) == (1, 3 * 3)
+    assert found["products"]["generative"]["latency_ms"] > 0
     assert Image.open(picture).size[0] > 100
 
 

@@ -30,13 +30,17 @@ ExpertName = Literal["resnet10t", "resnet18", "resnet26", "resnet50"]
 
 
 class ExpertArchitecture(Value):
-    """A timm network from the allow-list; `width` is the channels of the first stage, `outputs` the labels it tells apart."""
+    """A timm network from the allow-list; `width` is the channels of the first stage, `outputs` the labels it tells apart.
+
+    The stem divides an image's sides by `reduction`; None stands for 1 up to 64 px and for 4 above.
+    """
 
     family: Literal["timm"] = "timm"
     name: ExpertName
     image: ImageShape
     width: Annotated[int, Field(ge=8, le=256)]
     outputs: Annotated[int, Field(ge=1, le=1000)]
+    reduction: Annotated[Literal[1, 2, 4] | None, Field(exclude_if=lambda reduction: reduction is None)] = None
 
 
 Architecture = Annotated[GeneratorArchitecture | ExpertArchitecture, Field(discriminator="family")]
@@ -238,7 +242,7 @@ class ExpertRecipe(Recipe):
     batch: Annotated[int, Field(ge=2, le=4096)] = 64
     lr_micro: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     weight_decay_micro: Annotated[int, Field(ge=0, le=1_000_000)] = 10_000
-    smoothing_milli: Annotated[int, Field(ge=0, le=500)] = 100
+    smoothing_milli: Annotated[int, Field(ge=0, le=500)] = 0
     augment: Augment = "none"
     shift: Annotated[int, Field(ge=0, le=64)] = 0
     jitter_milli: Annotated[int, Field(ge=0, le=1_000)] = 150
@@ -246,11 +250,20 @@ class ExpertRecipe(Recipe):
     teacher: TeacherRecipe = TeacherRecipe()
 
 
-def expert_recipe(image: ImageShape) -> ExpertRecipe:
-    """The default for images of this shape, sized for CPU cores up to 32 px."""
+def expert_recipe(image: ImageShape, augment: Augment | None = None) -> ExpertRecipe:
+    """The default for images of this shape, sized for CPU cores up to 64 px; `augment` asks for another policy by name.
+
+    Tiny images are not moved, for a pixel is much of them. Grey ones are not mirrored, for many mean something else then.
+    """
     if image.size <= 12:
-        return ExpertRecipe(synthesis=SynthesisRecipe(sampler=SamplerRecipe(steps=8), samples_per_label=150))
-    return ExpertRecipe(steps=1_000, shift=max(1, image.size // 16), synthesis=SynthesisRecipe(samples_per_label=1_000))
+        synthesis = SynthesisRecipe(sampler=SamplerRecipe(steps=8), samples_per_label=150)
+        return ExpertRecipe(augment=augment or "none", synthesis=synthesis)
+    return ExpertRecipe(
+        steps=1_000,
+        augment=augment or ("shift" if image.channels == 1 else "flip"),
+        shift=max(1, image.size // 16),
+        synthesis=SynthesisRecipe(samples_per_label=1_000),
+    )
 
 
 def expert_architecture(image: ImageShape, outputs: int) -> ExpertArchitecture:
@@ -258,7 +271,8 @@ def expert_architecture(image: ImageShape, outputs: int) -> ExpertArchitecture:
     if image.size <= 12:
         return ExpertArchitecture(name="resnet10t", image=image, width=16, outputs=outputs)
     if image.size <= 64:
-        return ExpertArchitecture(name="resnet18", image=image, width=32, outputs=outputs)
+        reduction: Literal[2, 4] = 2 if image.size <= 32 else 4
+        return ExpertArchitecture(name="resnet10t", image=image, width=32, outputs=outputs, reduction=reduction)
     return ExpertArchitecture(name="resnet18", image=image, width=64, outputs=outputs)
 
 

@@ -41,7 +41,7 @@ class Pool:
 
 
 def build(architecture: ExpertArchitecture) -> nn.Module:
-    """The untrained network: (N, C, H, W) in data units -> logits (N, outputs); at most 64 px keep full size in the stem."""
+    """The untrained network: (N, C, H, W) in data units -> logits (N, outputs)."""
     import timm  # noqa: PLC0415  (three seconds of CPU, and a worker that meets no expert needs none of it)
 
     network: nn.Module = timm.create_model(
@@ -52,9 +52,11 @@ def build(architecture: ExpertArchitecture) -> nn.Module:
         stem_type="deep",
         stem_width=architecture.width // 2,
     )
-    if architecture.image.size <= SMALL_IMAGE:
-        network.get_submodule("conv1.0").stride = (1, 1)  # type: ignore[assignment]
+    reduction = architecture.reduction or (1 if architecture.image.size <= SMALL_IMAGE else 4)
+    if reduction < 4:
         network.maxpool = nn.Identity()
+    if reduction == 1:
+        network.get_submodule("conv1.0").stride = (1, 1)  # type: ignore[assignment]
     return network
 
 

@@ -36,7 +36,7 @@ FIT = GeneratorRecipe(images=96, batch=16, rampup_images=16, decay_images=64).mo
 AUDIT = AuditRecipe(samples=16, sampler=SAMPLER).model_dump(mode="json")
 EXPERT = ExpertArchitecture(name="resnet10t", image=IMAGE, width=8, outputs=3).model_dump(mode="json")
 SYNTHESIS = SynthesisRecipe(sampler=SAMPLER, samples_per_label=16)
-RECIPE = ExpertRecipe(steps=20, batch=16, synthesis=SYNTHESIS, teacher=TeacherRecipe(levels=3)).model_dump(mode="json")
+RECIPE = ExpertRecipe(steps=40, batch=16, synthesis=SYNTHESIS, teacher=TeacherRecipe(levels=3)).model_dump(mode="json")
 
 Json = dict[str, Any]
 
@@ -242,7 +242,7 @@ def test_progress_names_phase_count_rate_and_what_is_left(
     lines = worker.conversation("expert", **{**request_for_expert, "out": str(tmp_path / "expert")})
     progress = [line for line in lines if line["event"] == "progress"]
     assert {line["phase"] for line in progress} == {"draw", "train"}
-    assert [line["done"] for line in progress if line["phase"] == "train"][-1] == 20
+    assert [line["done"] for line in progress if line["phase"] == "train"][-1] == 40
     assert set(progress[-1]) == {"id", "event", "phase", "done", "total", "rate", "eta"}
 
 

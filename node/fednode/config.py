@@ -24,7 +24,7 @@ from fednode.address import parse_address
 from fednode.contract import Label
 from fednode.errors import AddressError, ConfigError, HomeInUseError, StorageError
 from fednode.peersfile import PeerName
-from fednode.recipe import Preset
+from fednode.recipe import Augment, Preset
 from fednode.yamlfile import Document, nearest, read_text, sentence
 from fednode_crypto.digest import sha256_hex
 
@@ -208,7 +208,8 @@ class Settings(BaseModel):
     """How one node is set up. Times are in seconds.
 
     `data` is where the own images are (None: this node has none), and `labels` which of them to keep (None: all).
-    `preset` is the size of the generators (None: by the size of images). Workers that idle for `idle_timeout` end.
+    `preset` is the size of the generators (None: by the size of images), `augment` the policy by which
+    experts see images changed (None: by their size and colour). Workers that idle for `idle_timeout` end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -223,6 +224,7 @@ class Settings(BaseModel):
     gather_deadline: Annotated[float, Field(ge=0, le=YEAR_SECONDS)] = 3600
     skip_bad: bool = False
     preset: Preset | None = None
+    augment: Augment | None = None
     idle_timeout: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] = 600
 
 

@@ -285,7 +285,7 @@ class Recipes(Value):
     expert: ExpertRecipe
 
 
-def recipes(image: ImageShape, preset: Preset | None = None) -> Recipes:
-    """The default recipes for images of this shape; `preset` asks for another size of generator."""
-    chosen = preset or default_preset(image)
-    return Recipes(preset=chosen, generator=PRESETS[chosen].recipe, audit=AuditRecipe(), expert=expert_recipe(image))
+def recipes(image: ImageShape, preset: Preset | None = None, augment: Augment | None = None) -> Recipes:
+    """The default recipes for images of this shape; `preset` asks for another size of generator, `augment` for another policy."""
+    chosen, expert = preset or default_preset(image), expert_recipe(image, augment)
+    return Recipes(preset=chosen, generator=PRESETS[chosen].recipe, audit=AuditRecipe(), expert=expert)

@@ -123,12 +123,12 @@ def project(donors: Sequence[Donor], images: Tensor, pool: int, sigma: float, re
 def _project(donor: Donor, images: Tensor, pool: int, sigma: float, recipe: SamplerRecipe) -> Tensor:
     below = sampler.noise_levels(recipe.steps, recipe.sigma_min, recipe.sigma_max, recipe.rho)
     levels = [sigma, *(level for level in below if level < sigma)]
-    device = donor.denoiser.leave_gain.device
+    solve, device = sampler.SOLVERS[recipe.solver], donor.denoiser.leave_gain.device
     done = []
     for batch in torch.split(images, recipe.batch):
         noise = torch.stack([_noise_for(donor, image, pool) for image in batch])
         start = (sampler.to_data(batch) + sigma * noise) / sigma
-        done.append(sampler.to_bytes(sampler.heun(donor.denoiser, start.to(device), levels)).cpu())
+        done.append(sampler.to_bytes(solve(donor.denoiser, start.to(device), levels)).cpu())
     return torch.cat(done)
 
 

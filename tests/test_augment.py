@@ -1,10 +1,12 @@
 """Augmentation: what each policy may do to an image, and that it does all of it."""
 
+import pytest
 import torch
 from torch import Tensor
 
+from fednode.contract import ImageShape
 from fednode.learning.augment import augment
-from fednode.recipe import Augment, ExpertRecipe
+from fednode.recipe import Augment, ExpertRecipe, expert_recipe, recipes
 
 
 def policy(name: Augment, shift: int = 0, jitter_milli: int = 150) -> ExpertRecipe:
@@ -70,3 +72,15 @@ def test_colours_stop_at_the_ends_of_the_range() -> None:
 def test_no_policy_leaves_images_as_they_are_whatever_the_shift() -> None:
     images = torch.randint(0, 256, (4, 1, 5, 5), dtype=torch.uint8)
     assert torch.equal(drawn(images, policy("none", 2)), images)
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "expected", "shift"),
+    [(8, 1, "none", 0), (28, 1, "shift", 1), (28, 3, "flip", 1), (64, 3, "flip", 4), (224, 1, "shift", 14)],
+)
+def test_the_default_policy_follows_size_and_colour_and_gives_way_to_a_name(
+    size: int, channels: int, expected: str, shift: int
+) -> None:
+    image = ImageShape(size=size, channels=channels)
+    assert (expert_recipe(image).augment, expert_recipe(image).shift) == (expected, shift)
+    assert recipes(image, augment="dihedral").expert == expert_recipe(image).model_copy(update={"augment": "dihedral"})

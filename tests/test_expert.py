@@ -11,7 +11,7 @@ from fednode.contract import ImageShape
 from fednode.learning import expert, weights
 from fednode.learning.expert import Pool
 from fednode.learning.weights import BadWeightsError
-from fednode.recipe import ExpertArchitecture, ExpertRecipe, SynthesisRecipe
+from fednode.recipe import ExpertArchitecture, ExpertRecipe, SynthesisRecipe, expert_architecture
 
 CPU = torch.device("cpu")
 TINY = ExpertArchitecture(name="resnet10t", image=ImageShape(size=8, channels=1), width=8, outputs=2)
@@ -126,6 +126,17 @@ def test_the_stem_reduces_as_asked_and_else_keeps_small_images_at_full_size(
         )
         assert network(torch.zeros(1, channels, size, size)).shape == (1, 5)
     assert seen == [reduced]
+
+
+@pytest.mark.parametrize(("size", "side"), [(8, 8), (28, 14), (32, 16), (64, 16), (128, 32)])
+def test_the_default_expert_works_on_few_squares_whatever_the_images(size: int, side: int) -> None:
+    architecture = expert_architecture(ImageShape(size=size, channels=3), 4)
+    with torch.device("meta"):
+        network = expert.build(architecture).eval()
+        seen: list[int] = []
+        network.get_submodule("layer1").register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[-1]))
+        network(torch.zeros(1, 3, size, size))
+    assert seen == [side]
 
 
 def test_an_architecture_reads_as_before_unless_its_stem_is_named() -> None:

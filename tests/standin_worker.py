@@ -239,6 +239,11 @@ def predict(request: Document) -> Document:
 METRICS = {"accuracy": 0.75, "macro_auroc": 0.9, "f1": 0.7, "ece": 0.05}
 
 
+def product_metrics(labels: list[str]) -> Document:
+    recalls = [{"label": label, "images": 4, "recall": 0.75, "interval": [0.3, 0.95]} for label in labels]
+    return {**METRICS, "log_loss": 0.5, "interval": [0.7, 0.8], "labels": recalls, "latency_ms": 0.1, "calls": 3}
+
+
 @op
 def evaluate(request: Document) -> Document:
     check_product(request)
@@ -250,7 +255,7 @@ def evaluate(request: Document) -> Document:
         "images": sum(len(images) for label, images in found.items() if label in labels),
         "labels": labels,
         "experts": [{"digest": one["digest"], **METRICS} for one in request["experts"]],
-        "products": dict.fromkeys(products, METRICS),
+        "products": dict.fromkeys(products, product_metrics(labels)),
         "confusion": dict.fromkeys(products, [[0] * len(labels)] * len(labels)),
         "uncovered_images": sum(len(images) for label, images in found.items() if label not in labels),
     }

@@ -10,11 +10,19 @@ from nodes import ROOT
 
 
 def test_the_benchmark_of_recipes_measures_each_recipe() -> None:
-    script = [sys.executable, str(ROOT / "examples" / "benchmarks" / "recipes.py"), "--seeds", "0", "--smoke", "--json"]
+    options = ["--seeds", "0", "--nodes", "1", "--smoke", "--json"]
+    script = [sys.executable, str(ROOT / "examples" / "benchmarks" / "recipes.py"), *options]
     done = subprocess.run(script, capture_output=True, text=True, timeout=240, check=True)
     rows = json.loads(done.stdout)
-    recipes = {f"{mix}, {who}'s label" for mix in ("mixed", "paper") for who in ("donor", "teacher")}
-    assert rows.keys() == recipes | {"generative product"}
+    assert {
+        "paper",
+        "mixed",
+        "projected",
+        "synthetic",
+        "mixed, agreed",
+        "mixed, teacher",
+        "generative product",
+    } < rows.keys()
     for row in rows.values():
         assert 0 <= row["product"] <= 1
         assert 0 <= row["ece"] <= 1

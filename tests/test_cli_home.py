@@ -267,9 +267,8 @@ def test_start_hands_its_flags_to_the_daemon_and_ends_with_its_code(
     monkeypatch.setenv("FEDNODE_DEVICE", "cpu")
     monkeypatch.setenv("FEDNODE_THREADS", "9")
     line = "start --peers p.yaml --data folder:d --labels melanoma,nevus --listen 127.0.0.1:0 --threads 2"
-    assert (
-        run([*line.split(), "--gather-deadline", "1.5", "--skip-bad", "--preset", "nano", "--fit-images", "640"]) == 12
-    )
+    wishes = "--gather-deadline 1.5 --skip-bad --preset nano --fit-images 640 --augment flip"
+    assert run([*line.split(), *wishes.split()]) == 12
     [(home, settings)] = started
     assert home.root == made
     assert settings == Settings(
@@ -284,6 +283,7 @@ def test_start_hands_its_flags_to_the_daemon_and_ends_with_its_code(
         skip_bad=True,
         preset="nano",
         fit_images=640,
+        augment="flip",
     )
 
 

@@ -24,7 +24,22 @@ EVALUATION: dict[str, Any] = {
     "images": 450,
     "labels": ["melanoma", "nevus"],
     "experts": [{"peer": "clinic-a", "digest": "ab" * 32, "accuracy": 0.9, "macro_auroc": None, "f1": 0.8, "ece": 0.1}],
-    "products": {"experts": {"accuracy": 0.97531, "macro_auroc": 0.99, "f1": 0.9, "ece": 0.0}},
+    "products": {
+        "experts": {
+            "accuracy": 0.97531,
+            "macro_auroc": 0.99,
+            "f1": 0.9,
+            "ece": 0.0,
+            "log_loss": 0.25,
+            "interval": [0.95, 0.99],
+            "labels": [
+                {"label": "melanoma", "images": 450, "recall": 0.97531, "interval": [0.95, 0.99]},
+                {"label": "nevus", "images": 0, "recall": None, "interval": None},
+            ],
+            "latency_ms": 1.5,
+            "calls": 3,
+        }
+    },
     "default": "experts",
     "confusion": {"experts": [[1, 0], [0, 1]]},
     "uncovered_images": 0,
@@ -336,7 +351,15 @@ def test_evaluate_shows_each_model_and_which_product_answers(
     assert lines[2].split() == ["expert", "of", "clinic-a", "abababab", "0.900", "-", "0.800", "0.100"]
     assert lines[3].split()[:3] == ["experts", "product", "0.975"]
     assert lines[3].endswith("answers by default")
-    assert len(lines) == 4
+    assert lines[4:] == [
+        "Products:",
+        "  product  accuracy  95 % interval   log loss  ms an image  network calls an image",
+        "  experts  0.975     0.950 to 0.990  0.250     1.500        3",
+        "Recall by label:",
+        "  label     images  experts",
+        "  melanoma  450     0.975 (0.950 to 0.990)",
+        "  nevus     0       -",
+    ]
 
 
 def test_evaluate_counts_images_that_nobody_covers_and_names_the_picture(

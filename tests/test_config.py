@@ -29,6 +29,7 @@ def test_the_defaults_are_the_documented_ones(home: Home) -> None:
         skip_bad=False,
         preset=None,
         fit_images=None,
+        augment=None,
         idle_timeout=600,
     )
     assert 1 <= settings.threads <= 4
@@ -46,6 +47,7 @@ EXAMPLES = {
     "skip_bad": ("true", True),
     "preset": ("xs", "xs"),
     "fit_images": ("64000", 64_000),
+    "augment": ("dihedral", "dihedral"),
     "idle_timeout": ("7", 7),
 }
 
@@ -110,6 +112,7 @@ def test_paths_are_relative_to_the_home_in_the_file_and_to_the_current_folder_el
         ("idle_timeout", "1e99", "must be at most 31536000, and this is '1e99'."),
         ("skip_bad", "perhaps", "must be true or false, and this is 'perhaps'."),
         ("preset", "huge", "must be 'nano', 'xs', 's', 'm' or 'paper', and this is 'huge'."),
+        ("augment", "spin", "must be 'none', 'shift', 'flip', 'dihedral' or 'colour', and this is 'spin'."),
     ],
 )
 def test_a_wrong_value_is_named_with_where_it_came_from(home: Home, key: str, text: str, why: str) -> None:

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, roc_auc_score
+from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, log_loss, recall_score, roc_auc_score
 
-from fednode.learning.evaluation import calibration_error, confusion, macro_auroc, metrics
+from fednode.learning.evaluation import calibration_error, confusion, macro_auroc, metrics, product_metrics, wilson
 
 
 def answers(count: int = 300, labels: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -58,3 +58,29 @@ def test_calibration_error_weighs_the_gap_of_each_bin_by_its_share() -> None:
 def test_gaps_of_opposite_sign_in_different_bins_do_not_cancel() -> None:
     probabilities = np.array([[0.9, 0.1], [0.6, 0.4]])
     assert calibration_error(probabilities, np.array([1, 0])) == pytest.approx((0.9 + 0.4) / 2)
+
+
+def test_a_product_tells_log_loss_and_the_recall_of_each_label() -> None:
+    probabilities, targets = answers()
+    found, names = product_metrics(probabilities, targets, list("abcd")), list("abcd")
+    assert found["log_loss"] == pytest.approx(log_loss(targets, probabilities))
+    recalls = recall_score(targets, probabilities.argmax(1), average=None)
+    assert [row["recall"] for row in found["labels"]] == pytest.approx(recalls)
+    assert [row["images"] for row in found["labels"]] == np.bincount(targets).tolist()
+    assert [row["label"] for row in found["labels"]] == names
+    assert found["interval"][0] < found["accuracy"] < found["interval"][1]
+
+
+def test_a_label_without_images_has_no_recall_and_an_impossible_answer_a_finite_loss() -> None:
+    found = product_metrics(np.eye(2)[[0, 1]], np.array([0, 0]), ["a", "b"])
+    assert found["labels"][1] == {"label": "b", "images": 0, "recall": None, "interval": None}
+    assert found["log_loss"] == pytest.approx(12 * np.log(10) / 2)
+
+
+@pytest.mark.parametrize(("hits", "count"), [(0, 7), (3, 7), (7, 7), (439, 450)])
+def test_intervals_are_where_the_score_test_just_accepts(hits: int, count: int) -> None:
+    low, high = wilson(hits, count)
+    assert 0 <= low <= hits / count <= high <= 1
+    for end in (low, high):
+        if 1e-9 < end < 1 - 1e-9:
+            assert abs(hits / count - end) == pytest.approx(1.959964 * np.sqrt(end * (1 - end) / count))

@@ -11,7 +11,7 @@ from fednode.contract import ImageShape
 from fednode.learning import expert, weights
 from fednode.learning.expert import Pool
 from fednode.learning.weights import BadWeightsError
-from fednode.recipe import ExpertArchitecture, ExpertRecipe, SynthesisRecipe
+from fednode.recipe import ExpertArchitecture, ExpertRecipe, SynthesisRecipe, expert_architecture
 
 CPU = torch.device("cpu")
 TINY = ExpertArchitecture(name="resnet10t", image=ImageShape(size=8, channels=1), width=8, outputs=2)
@@ -108,10 +108,16 @@ def test_what_is_published_is_fp16_and_exactly_what_the_architecture_says(traine
 
 
 @pytest.mark.parametrize("name", ["resnet10t", "resnet18", "resnet26", "resnet50"])
-@pytest.mark.parametrize(("size", "channels", "reduced"), [(8, 1, 8), (32, 3, 32), (128, 3, 32)])
-def test_small_images_keep_their_full_size_in_the_stem(name: str, size: int, channels: int, reduced: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "channels", "reduction", "reduced"),
+    [(8, 1, None, 8), (32, 3, None, 32), (128, 3, None, 32), (28, 1, 2, 14), (28, 3, 4, 7), (128, 1, 1, 128)],
+)
+def test_the_stem_reduces_as_asked_and_else_keeps_small_images_at_full_size(
+    name: str, size: int, channels: int, reduction: int | None, reduced: int
+) -> None:
     image = ImageShape(size=size, channels=channels)
-    architecture = ExpertArchitecture(name=name, image=image, width=8, outputs=5)  # type: ignore[arg-type]
+    fields = {"name": name, "image": image, "width": 8, "outputs": 5, "reduction": reduction}
+    architecture = ExpertArchitecture.model_validate(fields)
     with torch.device("meta"):
         network = expert.build(architecture).eval()
         seen: list[int] = []
@@ -120,6 +126,22 @@ def test_small_images_keep_their_full_size_in_the_stem(name: str, size: int, cha
         )
         assert network(torch.zeros(1, channels, size, size)).shape == (1, 5)
     assert seen == [reduced]
+
+
+@pytest.mark.parametrize(("size", "side"), [(8, 8), (28, 14), (32, 16), (64, 16), (128, 32)])
+def test_the_default_expert_works_on_few_squares_whatever_the_images(size: int, side: int) -> None:
+    architecture = expert_architecture(ImageShape(size=size, channels=3), 4)
+    with torch.device("meta"):
+        network = expert.build(architecture).eval()
+        seen: list[int] = []
+        network.get_submodule("layer1").register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[-1]))
+        network(torch.zeros(1, 3, size, size))
+    assert seen == [side]
+
+
+def test_an_architecture_reads_as_before_unless_its_stem_is_named() -> None:
+    assert "reduction" not in TINY.model_dump(mode="json")
+    assert TINY.model_copy(update={"reduction": 2}).model_dump(mode="json")["reduction"] == 2
 
 
 def test_an_architecture_beyond_the_bound_is_refused_before_anything_is_built() -> None:

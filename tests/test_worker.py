@@ -36,7 +36,7 @@ FIT = GeneratorRecipe(images=96, batch=16).model_dump(mode="json")
 AUDIT = AuditRecipe(samples=16, sampler=SAMPLER).model_dump(mode="json")
 EXPERT = ExpertArchitecture(name="resnet10t", image=IMAGE, width=8, outputs=3).model_dump(mode="json")
 SYNTHESIS = SynthesisRecipe(sampler=SAMPLER, samples_per_label=16)
-RECIPE = ExpertRecipe(steps=20, batch=16, synthesis=SYNTHESIS, teacher=TeacherRecipe(levels=3)).model_dump(mode="json")
+RECIPE = ExpertRecipe(steps=40, batch=16, synthesis=SYNTHESIS, teacher=TeacherRecipe(levels=3)).model_dump(mode="json")
 
 Json = dict[str, Any]
 
@@ -169,7 +169,7 @@ def request_for_expert(
 @pytest.fixture(scope="module")
 def product(worker: Worker, generators: list[Json], request_for_expert: Json) -> Json:
     result = worker.ask("expert", **request_for_expert)
-    assert result == {"images": {"real": 21, "synthetic": 48}}
+    assert result == {"images": {"real": 21, "synthetic": 48}, "dropped": {}}
     out = Path(request_for_expert["out"])
     return {
         "labels": LABELS,
@@ -242,7 +242,7 @@ def test_progress_names_phase_count_rate_and_what_is_left(
     lines = worker.conversation("expert", **{**request_for_expert, "out": str(tmp_path / "expert")})
     progress = [line for line in lines if line["event"] == "progress"]
     assert {line["phase"] for line in progress} == {"draw", "train"}
-    assert [line["done"] for line in progress if line["phase"] == "train"][-1] == 20
+    assert [line["done"] for line in progress if line["phase"] == "train"][-1] == 40
     assert set(progress[-1]) == {"id", "event", "phase", "done", "total", "rate", "eta"}
 
 
@@ -335,6 +335,8 @@ def test_an_evaluation_measures_experts_and_both_products(
     assert [one["digest"] for one in found["experts"]] == [product["experts"][0]["digest"]]
     assert found["experts"][0]["accuracy"] == found["products"]["experts"]["accuracy"]
     assert np.array(found["confusion"]["experts"]).sum(1).tolist() == [24, 24, 24]
+    assert (found["products"]["experts"]["calls"], found["products"]["generative"]["calls"]) == (1, 3 * 3)
+    assert found["products"]["generative"]["latency_ms"] > 0
     assert Image.open(picture).size[0] > 100
 
 

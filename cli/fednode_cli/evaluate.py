@@ -12,6 +12,7 @@ from fednode_cli.options import SOURCE_HELP, AsJson, KeptLabels, SkipBad, absolu
 from fednode_cli.output import Block, Grid, report
 
 MEASURES = ("accuracy", "macro_auroc", "f1", "ece")
+COSTS = ("product", "accuracy", "95 % interval", "log loss", "ms an image", "network calls an image")
 
 
 def evaluate(
@@ -39,6 +40,8 @@ def _blocks(document: Mapping[str, Any], picture: str) -> list[Block]:
         f"{document['images']} images of {len(labels)} labels: {', '.join(labels)}",
         *([f"Left out: {left_out} images of labels that no peer covers"] if left_out else []),
         Grid("", ("model", "expert", "accuracy", "macro AUROC", "F1", "ECE", ""), tuple(_rows(document))),
+        Grid("Products", COSTS, tuple(_costs(document))),
+        Grid("Recall by label", ("label", "images", *document["products"]), tuple(_recalls(document))),
     ]
     return [*blocks, f"Confusion matrices: {picture}"] if picture else blocks
 
@@ -49,6 +52,22 @@ def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     for name, measures in document["products"].items():
         used = "answers by default" if name == document["default"] else ""
         yield (f"{name} product", "", *_measures(measures), used)
+
+
+def _costs(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for name, one in document["products"].items():
+        numbers = (units.number(one["log_loss"]), units.number(one["latency_ms"]), str(one["calls"]))
+        yield (name, units.number(one["accuracy"]), units.interval(one["interval"]), *numbers)
+
+
+def _recalls(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """A row for each label: how many of its images each product answered right, with the interval."""
+    for rows in zip(*(one["labels"] for one in document["products"].values()), strict=True):
+        yield (rows[0]["label"], str(rows[0]["images"]), *map(_recall, rows))
+
+
+def _recall(row: Mapping[str, Any]) -> str:
+    return f"{units.number(row['recall'])} ({units.interval(row['interval'])})" if row["images"] else "-"
 
 
 def _measures(measures: Mapping[str, float | None]) -> tuple[str, ...]:

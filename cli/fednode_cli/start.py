@@ -27,6 +27,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
     fit_images: Annotated[
         int | None, typer.Option(metavar="N", help="Images that the fit of a generator sees; see `fednode budget`.")
     ] = None,
+    augment: Annotated[str | None, typer.Option(metavar="POLICY", help="How experts see images changed.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the daemon runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,6 +47,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
         "skip_bad": skip_bad or None,
         "preset": preset,
         "fit_images": fit_images,
+        "augment": augment,
     }
     settings, own, home = connect.settings(flags), connect.identity().peer_id, connect.home()
     ensure_home(home)

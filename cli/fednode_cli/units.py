@@ -1,5 +1,7 @@
 """Numbers as people read them."""
 
+from collections.abc import Sequence
+
 BAR_WIDTH = 20
 UNITS = ("KiB", "MiB", "GiB", "TiB")
 
@@ -42,3 +44,9 @@ def number(value: float | None, digits: int = 3) -> str:
 def count(value: int | None) -> str:
     """How many there are; a dash if that is not known."""
     return "-" if value is None else str(value)
+
+
+def interval(ends: Sequence[float]) -> str:
+    """An interval of a measure: `0.941 to 0.989`."""
+    low, high = ends
+    return f"{low:.3f} to {high:.3f}"

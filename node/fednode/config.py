@@ -24,7 +24,7 @@ from fednode.address import parse_address
 from fednode.contract import Label
 from fednode.errors import AddressError, ConfigError, HomeInUseError, StorageError
 from fednode.peersfile import PeerName
-from fednode.recipe import Preset
+from fednode.recipe import Augment, Preset
 from fednode.yamlfile import Document, nearest, read_text, sentence
 from fednode_crypto.digest import sha256_hex
 
@@ -208,8 +208,9 @@ class Settings(BaseModel):
     """How one node is set up. Times are in seconds.
 
     `data` is where the own images are (None: this node has none), and `labels` which of them to keep (None: all).
-    `preset` is the size of the generators (None: by the size of images), and `fit_images` how many images the fit of one sees
-    (None: as the preset says). Workers that idle for `idle_timeout` end.
+    `preset` is the size of the generators (None: by the size of images), `fit_images` how many images the fit of one sees (None: as
+    the preset says), `augment` the policy by which experts see images changed (None: by their size and colour). Workers that idle
+    for `idle_timeout` end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -225,6 +226,7 @@ class Settings(BaseModel):
     skip_bad: bool = False
     preset: Preset | None = None
     fit_images: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    augment: Augment | None = None
     idle_timeout: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] = 600
 
 

@@ -36,13 +36,17 @@ ExpertName = Literal["resnet10t", "resnet18", "resnet26", "resnet50"]
 
 
 class ExpertArchitecture(Value):
-    """A timm network from the allow-list; `width` is the channels of the first stage, `outputs` the labels it tells apart."""
+    """A timm network from the allow-list; `width` is the channels of the first stage, `outputs` the labels it tells apart.
+
+    The stem divides an image's sides by `reduction`; None stands for 1 up to 64 px and for 4 above.
+    """
 
     family: Literal["timm"] = "timm"
     name: ExpertName
     image: ImageShape
     width: Annotated[int, Field(ge=8, le=256)]
     outputs: Annotated[int, Field(ge=1, le=1000)]
+    reduction: Annotated[Literal[1, 2, 4] | None, Field(exclude_if=lambda reduction: reduction is None)] = None
 
 
 Architecture = Annotated[GeneratorArchitecture | ExpertArchitecture, Field(discriminator="family")]
@@ -237,6 +241,10 @@ def generator_architecture(preset: Preset, image: ImageShape) -> GeneratorArchit
     )
 
 
+Mix = Literal["paper", "mixed", "projected", "synthetic"]
+Augment = Literal["none", "shift", "flip", "dihedral", "colour"]
+
+
 class SynthesisRecipe(Recipe):
     """How the images that an expert lacks are drawn from the donors' generators.
 
@@ -264,30 +272,49 @@ class TeacherRecipe(Recipe):
 class ExpertRecipe(Recipe):
     """How an expert is trained.
 
-    `mix`: own labels come from own real images alone (`paper`), or half from real and half from synthetic ones (`mixed`).
-    `targets`: a synthetic image has its donor's label (`donor`), or the generative product's soft label (`teacher`).
-    Augmentation: moves by up to `shift` pixels; `dihedral` flips and right-angle turns, for images that have no upside.
+    `mix`: own labels come from own real images alone (`paper`), half from real and half from synthetic ones (`mixed`), from real
+    ones that the label's generators have noised to `projection_milli` and denoised (`projected`), or, as all others do, from
+    synthetic ones alone (`synthetic`).
+    `targets`: a synthetic image has its donor's label (`donor`), the generative product's soft label (`teacher`), or its donor's
+    label unless the generative product gives it another, and then it is left out (`agreed`). `teach_real`: real images have soft
+    labels as well. Each synthetic image has a copy with noise of up to `noise_milli`, and with `mixup` one mixed with another.
+    `augment`: by which policy of `learning/augment.py` images change anew at each step, moved by up to `shift` pixels; `colour`
+    changes brightness and contrast by up to `jitter_milli` of the range.
     """
 
-    version: Literal[1] = 1
-    mix: Literal["paper", "mixed"] = "mixed"
-    targets: Literal["donor", "teacher"] = "donor"
+    version: Literal[2] = 2
+    mix: Mix = "mixed"
+    targets: Literal["donor", "teacher", "agreed"] = "donor"
+    teach_real: bool = False
+    projection_milli: Annotated[int, Field(ge=1, le=80_000)] = 300
+    noise_milli: Annotated[int, Field(ge=0, le=80_000)] = 0
+    mixup: bool = False
     steps: Annotated[int, Field(ge=1, le=10_000_000)] = 100
     batch: Annotated[int, Field(ge=2, le=4096)] = 64
     lr_micro: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     weight_decay_micro: Annotated[int, Field(ge=0, le=1_000_000)] = 10_000
-    smoothing_milli: Annotated[int, Field(ge=0, le=500)] = 100
+    smoothing_milli: Annotated[int, Field(ge=0, le=500)] = 0
+    augment: Augment = "none"
     shift: Annotated[int, Field(ge=0, le=64)] = 0
-    dihedral: bool = False
+    jitter_milli: Annotated[int, Field(ge=0, le=1_000)] = 150
     synthesis: SynthesisRecipe = SynthesisRecipe()
     teacher: TeacherRecipe = TeacherRecipe()
 
 
-def expert_recipe(image: ImageShape) -> ExpertRecipe:
-    """The default for images of this shape, sized for CPU cores up to 32 px."""
+def expert_recipe(image: ImageShape, augment: Augment | None = None) -> ExpertRecipe:
+    """The default for images of this shape, sized for CPU cores up to 64 px; `augment` asks for another policy by name.
+
+    Tiny images are not moved, for a pixel is much of them. Grey ones are not mirrored, for many mean something else then.
+    """
     if image.size <= 12:
-        return ExpertRecipe(synthesis=SynthesisRecipe(sampler=SamplerRecipe(steps=8), samples_per_label=150))
-    return ExpertRecipe(steps=1_000, shift=max(1, image.size // 16), synthesis=SynthesisRecipe(samples_per_label=1_000))
+        synthesis = SynthesisRecipe(sampler=SamplerRecipe(steps=8), samples_per_label=150)
+        return ExpertRecipe(augment=augment or "none", synthesis=synthesis)
+    return ExpertRecipe(
+        steps=1_000,
+        augment=augment or ("shift" if image.channels == 1 else "flip"),
+        shift=max(1, image.size // 16),
+        synthesis=SynthesisRecipe(samples_per_label=1_000),
+    )
 
 
 def expert_architecture(image: ImageShape, outputs: int) -> ExpertArchitecture:
@@ -295,7 +322,8 @@ def expert_architecture(image: ImageShape, outputs: int) -> ExpertArchitecture:
     if image.size <= 12:
         return ExpertArchitecture(name="resnet10t", image=image, width=16, outputs=outputs)
     if image.size <= 64:
-        return ExpertArchitecture(name="resnet18", image=image, width=32, outputs=outputs)
+        reduction: Literal[2, 4] = 2 if image.size <= 32 else 4
+        return ExpertArchitecture(name="resnet10t", image=image, width=32, outputs=outputs, reduction=reduction)
     return ExpertArchitecture(name="resnet18", image=image, width=64, outputs=outputs)
 
 
@@ -308,9 +336,11 @@ class Recipes(Value):
     expert: ExpertRecipe
 
 
-def recipes(image: ImageShape, preset: Preset | None = None, fit_images: int | None = None) -> Recipes:
-    """The default recipes for images of this shape; `preset` and `fit_images` ask for other generators."""
+def recipes(
+    image: ImageShape, preset: Preset | None = None, fit_images: int | None = None, augment: Augment | None = None
+) -> Recipes:
+    """The default recipes for images of this shape; `preset` and `fit_images` ask for other generators, `augment` for experts."""
     chosen = preset or default_preset(image)
     fit = PRESETS[chosen].recipe
     fit = fit if fit_images is None else fit.model_copy(update={"images": fit_images})
-    return Recipes(preset=chosen, generator=fit, audit=AuditRecipe(), expert=expert_recipe(image))
+    return Recipes(preset=chosen, generator=fit, audit=AuditRecipe(), expert=expert_recipe(image, augment))

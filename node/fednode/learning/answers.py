@@ -5,7 +5,9 @@ Rule: a product answers for the covered labels alone, and only if everything tha
 
 import base64
 import binascii
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,15 @@ from fednode.learning.requests import Evaluate, NamedImage, Predict, Product
 from fednode.learning.session import Report, Session
 
 Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Probabilities (N, K) of a product, the seconds they took, and how many times a network saw each image."""
+
+    probabilities: npt.NDArray[np.float64]
+    seconds: float
+    calls: int
 
 
 class UnanswerableError(FednodeError):
@@ -54,9 +65,8 @@ def evaluate(request: Evaluate, session: Session, report: Report) -> Result:
     if not covered.any():
         raise UnanswerableError("No image of the data has a covered label.")
     images, targets = torch.from_numpy(test.images[covered]), targets[covered]
-    single = expert_logits(request, session, images)
-    answers = _products(request, session, images, single, report)
-    confusion = {name: evaluation.confusion(p, targets).tolist() for name, p in answers.items()}
+    single, answers = _answered(request, session, images, report)
+    confusion = {name: evaluation.confusion(one.probabilities, targets).tolist() for name, one in answers.items()}
     if request.confusion_png:
         pictures.draw_confusion(Path(request.confusion_png), confusion, request.labels)
     return {
@@ -66,7 +76,14 @@ def evaluate(request: Evaluate, session: Session, report: Report) -> Result:
             {"digest": one.digest, **evaluation.metrics(torch.softmax(f.double(), 1).numpy(), targets)}
             for one, f in zip(request.experts, single, strict=True)
         ],
-        "products": {name: evaluation.metrics(p, targets) for name, p in answers.items()},
+        "products": {
+            name: {
+                **evaluation.product_metrics(one.probabilities, targets, request.labels),
+                "latency_ms": round(1e3 * one.seconds / len(images), 3),
+                "calls": one.calls,
+            }
+            for name, one in answers.items()
+        },
         "confusion": confusion,
         "uncovered_images": int((~covered).sum()),
     }
@@ -97,15 +114,23 @@ def generative_terms(request: Product, session: Session) -> list[Term]:
     return terms
 
 
-def _products(
-    request: Evaluate, session: Session, images: Tensor, single: Sequence[Tensor], report: Report
-) -> dict[str, npt.NDArray[np.float64]]:
-    answers = {}
+def _answered(
+    request: Evaluate, session: Session, images: Tensor, report: Report
+) -> tuple[list[Tensor], dict[str, Answered]]:
+    """The logits of each expert, and what each product answers; models are loaded before the clock runs."""
+    for one in request.experts:
+        session.expert(one.weights, one.digest, one.architecture)
+    began, answers = time.perf_counter(), {}
+    single = expert_logits(request, session, images)
     if single:
-        answers["experts"] = product_of_experts(single).numpy()
+        product = product_of_experts(single).numpy()
+        answers["experts"] = Answered(product, time.perf_counter() - began, len(single))
     if request.generators:
-        answers["generative"] = _generative(request, session, images, report).numpy()
-    return answers
+        calls = request.recipe.teacher.levels * len(generative_terms(request, session))
+        began = time.perf_counter()
+        product = _generative(request, session, images, report).numpy()
+        answers["generative"] = Answered(product, time.perf_counter() - began, calls)
+    return single, answers
 
 
 def _probabilities(

@@ -1,4 +1,10 @@
-"""Augmentation that keeps an image's meaning: small moves, and the eight symmetries of the square where there is no upside.
+"""Augmentation that keeps an image's meaning, by named policies.
+
+    none      images as they are
+    shift     moved by up to `shift` pixels
+    flip      moved, and half of them mirrored left to right
+    dihedral  moved, and under one of the eight symmetries of the square, for images that have no upside
+    colour    moved, mirrored, and with other brightness and contrast
 
 Random numbers come from the global generator on the CPU, which `expert.fit` seeds.
 """
@@ -7,12 +13,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fednode.recipe import ExpertRecipe
 
-def augment(images: Tensor, shift: int, dihedral: bool) -> Tensor:
-    """uint8 (N, C, H, W) on the CPU, each moved by up to `shift` pixels and, with `dihedral`, turned or mirrored."""
-    if shift:
-        images = _move(images, shift)
-    return _turn(images) if dihedral else images
+
+def augment(images: Tensor, recipe: ExpertRecipe) -> Tensor:
+    """uint8 (N, C, H, W) on the CPU, each image changed by its own draw of the recipe's policy."""
+    if recipe.augment == "none":
+        return images
+    images = _move(images, recipe.shift) if recipe.shift else images
+    if recipe.augment == "dihedral":
+        return _turn(images)
+    if recipe.augment in ("flip", "colour"):
+        images = _mirror(images)
+    return _jitter(images, recipe.jitter_milli / 1e3) if recipe.augment == "colour" else images
 
 
 def _move(images: Tensor, shift: int) -> Tensor:
@@ -26,6 +39,12 @@ def _move(images: Tensor, shift: int) -> Tensor:
     return padded.permute(0, 2, 3, 1)[which, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
+def _mirror(images: Tensor) -> Tensor:
+    """Half of the images, by chance, mirrored left to right."""
+    chosen = torch.rand(len(images)) < 0.5
+    return torch.where(chosen[:, None, None, None], images.flip(3), images)
+
+
 def _turn(images: Tensor) -> Tensor:
     """Each image under one of the eight symmetries of the square."""
     which = torch.randint(8, (len(images),))
@@ -34,3 +53,11 @@ def _turn(images: Tensor) -> Tensor:
         chosen = images[which == symmetry].rot90(symmetry % 4, (2, 3))
         turned[which == symmetry] = chosen.flip(3) if symmetry >= 4 else chosen
     return turned
+
+
+def _jitter(images: Tensor, largest: float) -> Tensor:
+    """Contrast about each image's mean changed by up to +- `largest` of itself, brightness by up to as much of the range."""
+    change = (2 * torch.rand(2, len(images), 1, 1, 1) - 1) * largest
+    values = images.float()
+    mean = values.mean((1, 2, 3), keepdim=True)
+    return (mean + (values - mean) * (1 + change[0]) + 255 * change[1]).round().clamp(0, 255).to(torch.uint8)

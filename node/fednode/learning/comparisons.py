@@ -77,7 +77,7 @@ def _answers(
         return np.ones((len(test.images), 1))
     architecture = expert_architecture(request.image, len(known))
     tensors = fit(
-        pools(Lesson(known, own, {}, request.recipe), session, report),
+        pools(Lesson(known, own, {}, request.recipe.model_copy(update={"mix": "paper"})), session, report),
         architecture,
         request.recipe,
         spec_seed(request.recipe, "baseline"),

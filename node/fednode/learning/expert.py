@@ -5,8 +5,8 @@ Rule 2: each image of a pool is drawn with its weight, so labels are balanced wh
 """
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -29,15 +29,19 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Pool:
-    """Images to train on: uint8 (N, C, H, W); target probabilities (N, K); how often each is drawn, (N,), adding up to 1."""
+    """Images to train on: uint8 (N, C, H, W); target probabilities (N, K); how often each is drawn, (N,), adding up to 1.
+
+    `dropped`: how many samples of each donor, by digest, were left out of it.
+    """
 
     images: Tensor
     targets: Tensor
     weights: Tensor
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 def build(architecture: ExpertArchitecture) -> nn.Module:
-    """The untrained network: (N, C, H, W) in data units -> logits (N, outputs); at most 64 px keep full size in the stem."""
+    """The untrained network: (N, C, H, W) in data units -> logits (N, outputs)."""
     import timm  # noqa: PLC0415  (three seconds of CPU, and a worker that meets no expert needs none of it)
 
     network: nn.Module = timm.create_model(
@@ -48,9 +52,11 @@ def build(architecture: ExpertArchitecture) -> nn.Module:
         stem_type="deep",
         stem_width=architecture.width // 2,
     )
-    if architecture.image.size <= SMALL_IMAGE:
-        network.get_submodule("conv1.0").stride = (1, 1)  # type: ignore[assignment]
+    reduction = architecture.reduction or (1 if architecture.image.size <= SMALL_IMAGE else 4)
+    if reduction < 4:
         network.maxpool = nn.Identity()
+    if reduction == 1:
+        network.get_submodule("conv1.0").stride = (1, 1)  # type: ignore[assignment]
     return network
 
 
@@ -151,7 +157,7 @@ def _batches(pool: Pool, count: int, recipe: ExpertRecipe, device: torch.device)
     outputs, smoothing = pool.targets.shape[1], recipe.smoothing_milli / 1e3
     targets = pool.targets * (1 - smoothing) + smoothing / outputs
     for rows in chosen:
-        images = augment(pool.images[rows], recipe.shift, recipe.dihedral)
+        images = augment(pool.images[rows], recipe)
         yield _to_network(images, device), targets[rows].to(device)
 
 

@@ -1,5 +1,7 @@
 """The ops that make things: scan, fit, audit, check and expert. Each takes a request and returns its result."""
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from fednode.learning import generator, weights
 from fednode.learning.checkpoint import Checkpoint
 from fednode.learning.dataset import LabelImages
 from fednode.learning.describe import describe as describe_source
-from fednode.learning.expert import expert_tensors
+from fednode.learning.expert import Pool, expert_tensors
 from fednode.learning.expert import fit as fit_expert
 from fednode.learning.requests import Audit, Check, Describe, Expert, Fit, Scan, WithData
 from fednode.learning.seeds import seed_of
@@ -112,11 +114,15 @@ def check(request: Check, session: Session, report: Report) -> Result:
 
 
 def expert(request: Expert, session: Session, report: Report) -> Result:
-    """Draws what is missing, trains the expert of the spec and writes its weights to `out`."""
+    """Draws what is missing, trains the expert of the spec and writes its weights to `out`.
+
+    `dropped` in the result: how many samples of each donor were left out.
+    """
     spec = request.spec
     lesson = Lesson(spec.labels, _own_images(request, session), _donors(request, session), spec.recipe)
+    dropped: Counter[str] = Counter()
     tensors = fit_expert(
-        pools(lesson, session, report),
+        _counted(pools(lesson, session, report), dropped),
         spec.architecture,
         spec.recipe,
         spec_seed(spec, "expert"),
@@ -124,7 +130,7 @@ def expert(request: Expert, session: Session, report: Report) -> Result:
         session.device,
     )
     weights.save(Path(request.out), tensors)
-    return {"images": lesson.counts}
+    return {"images": lesson.counts, "dropped": dict(dropped)}
 
 
 def images_of(request: WithData | Expert, session: Session, label: str, digest: str) -> LabelImages:
@@ -134,6 +140,13 @@ def images_of(request: WithData | Expert, session: Session, label: str, digest: 
     if own is None or own.digest != digest:
         raise DataChangedError(f"The images of label {label!r} have changed since they were scanned.")
     return own
+
+
+def _counted(made: Iterable[Pool], dropped: Counter[str]) -> Iterator[Pool]:
+    """The pools as they come, while what each left out is added up."""
+    for pool in made:
+        dropped.update(pool.dropped)
+        yield pool
 
 
 def _own_images(request: Expert, session: Session) -> dict[str, Tensor]:

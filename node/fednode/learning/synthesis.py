@@ -20,7 +20,7 @@ from fednode.learning import sampler
 from fednode.learning.denoiser import Denoiser
 from fednode.learning.seeds import seed_of
 from fednode.recipe import SamplerRecipe, SynthesisRecipe
-from fednode_crypto.digest import digest_json
+from fednode_crypto.digest import digest_json, sha256_hex
 from fednode_crypto.strict_json import JSON
 
 Numerics = Mapping[str, JSON]
@@ -106,6 +106,35 @@ def samples(donor: Donor, indices: range, recipe: SamplerRecipe, numerics: Numer
     if kept:
         _write(kept, drawn)
     return drawn
+
+
+def project(donors: Sequence[Donor], images: Tensor, pool: int, sigma: float, recipe: SynthesisRecipe) -> Tensor:
+    """Real images as their label's generators would draw them: noised to `sigma` (data units), then denoised step by step.
+
+    uint8 (N, C, H, W), N at least one. Donors share the images as they share samples; the noise follows from the donor, the pool
+    and the image alone. From 2108.01073 (SDEdit), along the sampler's own levels below `sigma`.
+    """
+    merged = _merge(donors)
+    amounts = shares([donor.count for donor in merged], len(images), recipe.donor_cap_percent)
+    parts = zip(merged, torch.split(images, amounts), strict=True)
+    return torch.cat([_project(donor, part, pool, sigma, recipe.sampler) for donor, part in parts if len(part)])
+
+
+def _project(donor: Donor, images: Tensor, pool: int, sigma: float, recipe: SamplerRecipe) -> Tensor:
+    below = sampler.noise_levels(recipe.steps, recipe.sigma_min, recipe.sigma_max, recipe.rho)
+    levels = [sigma, *(level for level in below if level < sigma)]
+    solve, device = sampler.SOLVERS[recipe.solver], donor.denoiser.leave_gain.device
+    done = []
+    for batch in torch.split(images, recipe.batch):
+        noise = torch.stack([_noise_for(donor, image, pool) for image in batch])
+        start = (sampler.to_data(batch) + sigma * noise) / sigma
+        done.append(sampler.to_bytes(solve(donor.denoiser, start.to(device), levels)).cpu())
+    return torch.cat(done)
+
+
+def _noise_for(donor: Donor, image: Tensor, pool: int) -> Tensor:
+    seed = seed_of(donor.digest, "projection", pool, sha256_hex(image.numpy().tobytes()))
+    return torch.randn(image.shape, generator=torch.Generator().manual_seed(seed))
 
 
 def _merge(donors: Sequence[Donor]) -> list[Donor]:

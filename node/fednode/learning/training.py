@@ -1,11 +1,16 @@
-"""What an expert is trained on: own real images and the donors' samples, label by label, in pools.
+"""What an expert is trained on: own real images and the donors' samples, in pools.
 
 Rule 1: every covered label has the same weight, whatever its images; real and synthetic images of a label share it equally.
-Rule 2: a real image keeps its label; a synthetic one has its donor's, or the generative product's soft label (`targets`).
+Rule 2: a real image keeps its label; a synthetic one has its donor's, or the generative product's soft label (`targets`). With
+        `teach_real` real ones have soft labels too.
+Rule 3: a label never loses all its samples: where the generative product agrees with none of them, all stay.
+Rule 4: what is drawn by chance follows from the recipe and the pool's number, and samples from their donors.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,9 +19,13 @@ from torch.nn import functional
 from fednode.errors import DataError
 from fednode.learning.expert import Pool
 from fednode.learning.generative import Term, posterior
+from fednode.learning.sampler import to_bytes, to_data
+from fednode.learning.seeds import seed_of
 from fednode.learning.session import Report, Session
-from fednode.learning.synthesis import Donor, draw_label
+from fednode.learning.synthesis import Donor, Synthetic, draw_label, project
 from fednode.recipe import ExpertRecipe
+
+Teach = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -29,68 +38,154 @@ class Lesson:
     recipe: ExpertRecipe
 
     @property
+    def real(self) -> Mapping[str, Tensor]:
+        """The own images that the recipe uses."""
+        return {} if self.recipe.mix == "synthetic" else self.own
+
+    @property
     def drawn(self) -> list[str]:
-        """The labels that synthetic images are drawn for: those without own images, and with `mixed` all that have a donor."""
+        """The labels that synthetic images are drawn for: those without real ones, and with `mixed` all that have a donor."""
         return [
             label
             for label in self.labels
-            if self.donors.get(label) and (self.recipe.mix == "mixed" or label not in self.own)
+            if self.donors.get(label) and (self.recipe.mix == "mixed" or label not in self.real)
         ]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many real and synthetic images the expert sees."""
+        """How many real images the expert sees, and how many samples are drawn for it."""
         synthesis = self.recipe.synthesis
         drawn = len(self.drawn) * synthesis.samples_per_label * synthesis.pools
-        return {"real": sum(len(images) for images in self.own.values()), "synthetic": drawn}
+        return {"real": sum(len(images) for images in self.real.values()), "synthetic": drawn}
+
+
+class Part(NamedTuple):
+    """Images uint8 (N, C, H, W), the label that each counts for, as its index, (N,), and target probabilities (N, K)."""
+
+    images: Tensor
+    label: Tensor
+    targets: Tensor
 
 
 def pools(lesson: Lesson, session: Session, report: Report) -> Iterator[Pool]:
     """The recipe's pools, each drawn when it is asked for. Raises DataError if a label has neither images nor a donor."""
     for label in lesson.labels:
-        if label not in lesson.own and not lesson.donors.get(label):
+        if label not in lesson.real and not lesson.donors.get(label):
             raise DataError(f"Label {label!r} has neither own images nor a generator.")
     for number in range(lesson.recipe.synthesis.pools):
         yield _pool(lesson, number, session, report)
 
 
 def _pool(lesson: Lesson, number: int, session: Session, report: Report) -> Pool:
+    teach = _teacher(lesson, session, report)
     drawn = _draw(lesson, number, session, report)
-    taught = _teach(lesson, drawn, session, report) if lesson.recipe.targets == "teacher" and drawn else {}
-    images, targets, weights = [], [], []
-    for index, label in enumerate(lesson.labels):
-        parts = [part for part in (lesson.own.get(label), drawn.get(label)) if part is not None]
-        for part in parts:
-            images.append(part)
-            soft = taught.get(label) if part is drawn.get(label) else None
-            targets.append(_hard(len(part), index, len(lesson.labels)) if soft is None else soft)
-            share = 1 / (len(lesson.labels) * len(parts) * len(part))
-            weights.append(torch.full((len(part),), share, dtype=torch.float64))
-    return Pool(torch.cat(images), torch.cat(targets), torch.cat(weights))
+    dropped: Counter[str] = Counter()
+    if lesson.recipe.targets == "agreed":
+        drawn = {label: _agreed(lesson, label, found, teach, dropped) for label, found in drawn.items()}
+    parts = []
+    if drawn:
+        parts.append(_synthetic(lesson, {label: found.images for label, found in drawn.items()}, number, teach))
+    if lesson.real:
+        parts.append(_real(lesson, number, teach))
+    return _together(parts, len(lesson.labels), dropped)
 
 
-def _draw(lesson: Lesson, number: int, session: Session, report: Report) -> dict[str, Tensor]:
+def _draw(lesson: Lesson, number: int, session: Session, report: Report) -> dict[str, Synthetic]:
     """The pool's synthetic images by label."""
-    drawn: dict[str, Tensor] = {}
+    drawn: dict[str, Synthetic] = {}
     for label in lesson.drawn:
         report("draw", len(drawn), len(lesson.drawn))
-        drawn[label] = draw_label(lesson.donors[label], number, lesson.recipe.synthesis, session.numerics).images
+        drawn[label] = draw_label(lesson.donors[label], number, lesson.recipe.synthesis, session.numerics)
     report("draw", len(drawn), len(lesson.drawn))
     return drawn
 
 
-def _hard(count: int, index: int, outputs: int) -> Tensor:
-    return functional.one_hot(torch.full((count,), index), outputs).float()
-
-
-def _teach(lesson: Lesson, drawn: Mapping[str, Tensor], session: Session, report: Report) -> dict[str, Tensor]:
-    """Soft labels (N, K) of the drawn images; a covered label without a donor gets probability 0."""
+def _teacher(lesson: Lesson, session: Session, report: Report) -> Teach:
+    """Soft labels (N, K) of images by the generators of all labels; a covered label without a donor gets probability 0."""
     known = [label for label in lesson.labels if lesson.donors.get(label)]
     terms = [Term(known.index(d.label), d.count, d.denoiser) for label in known for d in lesson.donors[label]]
-    columns = [list(lesson.labels).index(label) for label in known]
-    taught = {}
-    for label, images in drawn.items():
-        soft = posterior(terms, images, len(known), lesson.recipe.teacher, session.device)
-        taught[label] = torch.zeros(len(images), len(lesson.labels)).index_copy(1, torch.tensor(columns), soft.float())
-        report("relabel", len(taught), len(drawn))
-    return taught
+    columns = torch.tensor([list(lesson.labels).index(label) for label in known], dtype=torch.long)
+
+    def teach(images: Tensor) -> Tensor:
+        def progress(done: int, total: int) -> None:
+            report("relabel", done, total)
+
+        soft = posterior(terms, images, len(known), lesson.recipe.teacher, session.device, progress)
+        return torch.zeros(len(images), len(lesson.labels)).index_copy(1, columns, soft.float())
+
+    return teach
+
+
+def _agreed(lesson: Lesson, label: str, found: Synthetic, teach: Teach, dropped: Counter[str]) -> Synthetic:
+    """The samples to which the teacher gives their label, by Rule 3; the others are counted in `dropped`, donor by donor."""
+    agrees = (teach(found.images).argmax(1) == list(lesson.labels).index(label)).tolist()
+    if not any(agrees):
+        return found
+    dropped.update(donor for (donor, _), kept in zip(found.origins, agrees, strict=True) if not kept)
+    origins = [origin for origin, kept in zip(found.origins, agrees, strict=True) if kept]
+    return Synthetic(found.images[torch.tensor(agrees)], origins)
+
+
+def _synthetic(lesson: Lesson, drawn: Mapping[str, Tensor], number: int, teach: Teach) -> Part:
+    recipe = lesson.recipe
+    given = _labelled(lesson, drawn)
+    chance = torch.Generator().manual_seed(seed_of(recipe.digest, "widen", number))
+    parts = [given]
+    if recipe.noise_milli:
+        parts.append(_noised(given, recipe.noise_milli / 1e3, chance))
+    if recipe.mixup:
+        parts.append(_mixed(given, chance))
+    images, label, targets = (torch.cat(columns) for columns in zip(*parts, strict=True))
+    return Part(images, label, teach(images) if recipe.targets == "teacher" else targets)
+
+
+def _real(lesson: Lesson, number: int, teach: Teach) -> Part:
+    """The real images, projected if the recipe says so; those of a label without a donor stay as they are."""
+    recipe, images = lesson.recipe, dict(lesson.real)
+    known = [label for label in images if lesson.donors.get(label)]
+    if recipe.mix == "projected":
+        sigma = recipe.projection_milli / 1e3
+        images |= {
+            label: project(lesson.donors[label], images[label], number, sigma, recipe.synthesis) for label in known
+        }
+    given = _labelled(lesson, images)
+    if not (recipe.teach_real and known):
+        return given
+    taught = torch.isin(given.label, torch.tensor([list(lesson.labels).index(label) for label in known]))
+    return Part(given.images, given.label, given.targets.index_put((taught,), teach(given.images[taught])))
+
+
+def _labelled(lesson: Lesson, images: Mapping[str, Tensor]) -> Part:
+    """The images of all labels, in the order of the labels, each with its own label."""
+    present = [label for label in lesson.labels if label in images]
+    which = torch.cat([torch.full((len(images[label]),), list(lesson.labels).index(label)) for label in present])
+    targets = functional.one_hot(which, len(lesson.labels)).float()
+    return Part(torch.cat([images[label] for label in present]), which, targets)
+
+
+def _noised(given: Part, largest: float, chance: torch.Generator) -> Part:
+    """Each image with normal noise of its own strength, uniform between 0 and `largest` (data units)."""
+    strength = largest * torch.rand(len(given.images), 1, 1, 1, generator=chance)
+    noise = torch.randn(given.images.shape, generator=chance)
+    return Part(to_bytes(to_data(given.images) + strength * noise), given.label, given.targets)
+
+
+def _mixed(given: Part, chance: torch.Generator) -> Part:
+    """Each image mixed with another one, and their labels alike, by a share uniform between 0 and 1 (mixup, 1710.09412)."""
+    share = torch.rand(len(given.images), generator=chance)
+    other = torch.randperm(len(given.images), generator=chance)
+    images = _between(to_data(given.images), other, share[:, None, None, None])
+    return Part(to_bytes(images), given.label, _between(given.targets, other, share[:, None]))
+
+
+def _between(values: Tensor, other: Tensor, share: Tensor) -> Tensor:
+    return (1 - share) * values + share * values[other]
+
+
+def _together(parts: Sequence[Part], outputs: int, dropped: Mapping[str, int]) -> Pool:
+    """One pool in which all labels weigh alike, and within a label each part that has it."""
+    counts = torch.stack([torch.bincount(part.label, minlength=outputs) for part in parts])
+    parts_of = (counts > 0).sum(0)
+    weights = [1 / (outputs * parts_of * counts[at].double())[part.label] for at, part in enumerate(parts)]
+    images, _, targets = (torch.cat(columns) for columns in zip(*parts, strict=True))
+    return Pool(images, targets, torch.cat(weights), dict(dropped))

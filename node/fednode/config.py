@@ -208,8 +208,8 @@ class Settings(BaseModel):
     """How one node is set up. Times are in seconds.
 
     `data` is where the own images are (None: this node has none), and `labels` which of them to keep (None: all).
-    `preset` is the size of the generators (None: by the size of images), `fit_images` how many images the fit of one sees (None: as
-    the preset says), `augment` the policy by which experts see images changed (None: by their size and colour). Workers that idle
+    `preset` is the size of the generators (None: by the size of images), `fit_images` how many images a fit sees (None: as the
+    preset says), `augment` the policy by which experts see images changed (None: by their size and colour). Workers that idle
     for `idle_timeout` end.
     """
 

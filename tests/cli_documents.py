@@ -28,6 +28,8 @@ def status_document(**changes: object) -> dict[str, Any]:
         "uncovered": [],
         "withdrawn": [],
         "failed": [],
+        "audits": [],
+        "overridden": [],
         "revocations": [],
         "withdrawals": [],
         "erased": {},

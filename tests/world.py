@@ -75,6 +75,7 @@ class Node:
     listed: frozenset[PeerId] = frozenset()
     failing: frozenset[str] = frozenset()
     withdrawn: frozenset[str] = frozenset()
+    overrides: Mapping[str, str] = field(default_factory=dict)
     suspended: frozenset[PeerId] = frozenset()
     revoked: set[PeerId] = field(default_factory=set)
     waited: bool = False
@@ -107,6 +108,7 @@ class Node:
         own = Own(
             scan=self.scan,
             withdrawn=self.withdrawn,
+            overrides=self.overrides,
             finished=dict(self.finished),
             left=self.left,
             unconfirmed=frozenset(self.unconfirmed),

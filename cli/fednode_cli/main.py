@@ -13,11 +13,13 @@ from typer.core import TyperGroup
 
 from fednode.errors import ExitCode
 from fednode_cli import (
+    audit,
     describe,
     evaluate,
     id,
     init,
     leave,
+    override,
     paths,
     peer,
     predict,
@@ -84,6 +86,8 @@ app.command("status")(status.status)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("samples")(samples.samples)
+app.command("audit")(audit.audit)
+app.command("override")(override.override)
 app.command("revoke")(revoke.revoke)
 app.command("restore")(restore.restore)
 app.command("withdraw")(withdraw.withdraw)

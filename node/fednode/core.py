@@ -85,6 +85,7 @@ def state(core: Core, waited: bool) -> State:
     own = Own(
         scan=core.scanned,
         withdrawn=core.ledger.withdrawn(),
+        overrides=core.ledger.overrides(),
         finished=finished({job.digest: job for job in core.ledger.jobs()}),
         left=core.left,
         unconfirmed=core.book.unconfirmed(),

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fednode import audits
 from fednode import core as cores
 from fednode.core import Core
 from fednode.errors import DataError, FednodeError, StorageError, WorkerError
@@ -108,13 +109,14 @@ class Jobs:
 
     def hopeless(self) -> dict[str, str]:
         """The jobs on the present images that can't succeed, each with the reason."""
-        digests = {own.digest for own in self._core.scanned or ()}
+        digests, overrides = {own.digest for own in self._core.scanned or ()}, self._core.ledger.overrides()
         return {
             f"{job.kind} {job.spec.get('label', '')}".strip(): job.reason
             or "; ".join((job.result or {}).get("reasons", ()))
             for job in self._core.ledger.jobs()
             if job.spec.get("images") in digests
             and (job.state == "failed" or (job.result or {}).get("passed") is False)
+            and job.spec.get("weights") not in overrides
         }
 
     def forgive(self) -> None:
@@ -210,7 +212,7 @@ class Jobs:
         self._done(job, {**result, "digest": pieces.digest, "size": pieces.size, "piece_size": pieces.piece_size})
 
     async def _audit(self, job: AuditJob, pair: Pair) -> None:
-        out = self._core.store.derived(pair) / "audit.json"
+        out = self._core.store.derived(pair) / audits.REPORT
         fields = {
             **self._data(),
             "spec": dict(job.spec),

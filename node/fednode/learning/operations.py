@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fednode.contract import Value
 from fednode.errors import FednodeError
-from fednode.learning import audit as audits
 from fednode.learning import generator, weights
+from fednode.learning.audit import Exhibit, examine, write_page
 from fednode.learning.dataset import LabelImages
 from fednode.learning.describe import describe as describe_source
 from fednode.learning.expert import expert_tensors
@@ -31,9 +31,14 @@ class DataChangedError(FednodeError):
     """The images are no longer those that a spec names."""
 
 
+def spec_digest(spec: Value) -> str:
+    """SHA-256 (hex) that names a job."""
+    return digest_json("fednode/spec/v1", spec.model_dump(mode="json"))
+
+
 def spec_seed(spec: Value, purpose: str) -> int:
     """The seed of a job, which follows from its spec and from nothing else."""
-    return seed_of(digest_json("fednode/spec/v1", spec.model_dump(mode="json")), purpose)
+    return seed_of(spec_digest(spec), purpose)
 
 
 def describe(request: Describe, session: Session, report: Report) -> Result:
@@ -82,18 +87,21 @@ def fit(request: Fit, session: Session, report: Report) -> Result:
 
 
 def audit(request: Audit, session: Session, report: Report) -> Result:
-    """Draws the recipe's samples, compares them with own images, and writes the report to `out`."""
-    spec = request.spec
+    """Draws the recipe's samples, examines the generator by them, and writes the report to `out` and the page beside it."""
+    spec, out = request.spec, Path(request.out)
     own = images_of(request, session, spec.label, spec.images)
-    report(f"audit {spec.label}", 0, 2)
+    report(f"audit {spec.label}", 0, 3)
     donor = Donor(
         spec.weights, spec.label, len(own.train), session.generator(request.weights, spec.weights, spec.architecture)
     )
     drawn = samples(donor, range(spec.recipe.samples), spec.recipe.sampler, session.numerics)
-    report(f"audit {spec.label}", 1, 2)
-    findings = audits.audit(drawn, torch.from_numpy(own.train), torch.from_numpy(own.holdout), spec.recipe)
-    Path(request.out).write_bytes(strict_json.dumps(findings))
-    return {"passed": findings["passed"], "reasons": findings["reasons"]}
+    report(f"audit {spec.label}", 1, 3)
+    exhibit = Exhibit(drawn, torch.from_numpy(own.train), torch.from_numpy(own.holdout), donor.denoiser)
+    found = examine(exhibit, spec.recipe, spec_digest(spec), session.device)
+    report(f"audit {spec.label}", 2, 3)
+    write_page(out.with_suffix(".html"), spec.label, exhibit, found)
+    out.write_bytes(strict_json.dumps(found.report))
+    return {"passed": found.report["passed"], "reasons": found.report["reasons"]}
 
 
 def check(request: Check, session: Session, report: Report) -> Result:

@@ -95,13 +95,18 @@ def test_fresh_images_and_a_blind_denoiser_pass_nearly_always() -> None:
 
 
 def test_too_few_images_are_refused_with_both_numbers() -> None:
-    report = audit(images(64, 1), images(17, 2), images(2, 3))
+    report = audit(images(64, 1), images(28, 2), images(3, 3))
     assert report["passed"] is False
-    assert report["reasons"] == ["There are 19 images, and at least 20 are needed."]
+    assert report["reasons"] == ["There are 31 images, and at least 32 are needed."]
 
 
-def test_twenty_images_are_enough() -> None:
-    assert audit(images(64, 1), images(18, 2), images(2, 3))["passed"] is True
+def test_the_fewest_images_that_are_accepted_are_enough_to_pass_and_to_fail() -> None:
+    train, holdout = images(28, 2), images(4, 3)
+    assert audit(images(64, 1), train, holdout)["passed"] is True
+    failed = audit(images(64, 1), train, holdout, memory_of(train))["reasons"]
+    assert ["loss" in reason or "SimA" in reason for reason in failed] == [True, True]
+    copied = audit(train[torch.arange(64) % 28], train, holdout)["reasons"]
+    assert any("In pixels" in reason for reason in copied)
 
 
 def test_an_image_on_both_sides_of_the_split_is_refused() -> None:
@@ -114,7 +119,7 @@ def test_an_image_on_both_sides_of_the_split_is_refused() -> None:
 
 
 def test_no_held_out_image_is_refused() -> None:
-    assert audit(images(64, 1), images(30, 2), images(0, 3))["passed"] is False
+    assert audit(images(64, 1), images(40, 2), images(0, 3))["reasons"][0].startswith("No image is held out")
 
 
 def test_the_report_has_one_byte_form_and_depends_on_its_inputs_alone() -> None:

@@ -53,7 +53,7 @@ def test_a_page_without_findings_says_so_with_intervals(tmp_path: Path) -> None:
 
 def test_a_page_of_what_was_refused_has_the_reason_alone(tmp_path: Path) -> None:
     page = written(tmp_path, exhibit(images(9, 3), images(9, 1), images(1, 2)))
-    assert "There are 10 images, and at least 20 are needed." in page
+    assert "There are 10 images, and at least 32 are needed." in page
     assert pictures(page) == []
 
 

@@ -28,6 +28,7 @@ def test_the_defaults_are_the_documented_ones(home: Home) -> None:
         gather_deadline=3600,
         skip_bad=False,
         preset=None,
+        experts_see="all",
         idle_timeout=600,
     )
     assert 1 <= settings.threads <= 4
@@ -44,6 +45,7 @@ EXAMPLES = {
     "gather_deadline": ("0.5", 0.5),
     "skip_bad": ("true", True),
     "preset": ("xs", "xs"),
+    "experts_see": ("synthetic", "synthetic"),
     "idle_timeout": ("7", 7),
 }
 

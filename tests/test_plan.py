@@ -305,6 +305,19 @@ def test_an_override_holds_for_no_other_generator_of_the_label() -> None:
     assert world.nodes[1].stock().covered(LABELS) == ("bee", "cat")
 
 
+def test_an_expert_that_sees_synthetic_images_alone_names_no_own_ones() -> None:
+    world = World.of(TWO)
+    node = world.nodes[0]
+    node.shown = False
+    world.settle()
+    (job,) = [job for job in node.log if isinstance(job, Expert)]
+    assert (job.spec["own"], job.spec["labels"]) == ([], ["ant", "bee", "cat"])
+    (told,) = [manifest for pair, manifest in node.stock().experts.items() if pair.issuer == node.me]
+    assert {count.images for count in told.labels} == {0}
+    assert node.product() == world.nodes[1].product()
+    assert len(node.product()) == 2
+
+
 def test_a_job_that_can_not_succeed_is_not_planned_again() -> None:
     node = Node(identity(1).peer_id, {"ant": "too few", "bee": "bees", "cat": "cats"})
     node.step([])

@@ -33,7 +33,7 @@ LABELS = ["cat", "dog", "fox"]
 SAMPLER = SamplerRecipe(steps=3, batch=8)
 GENERATOR = GeneratorArchitecture(image=IMAGE, channels=(8,), blocks=1).model_dump(mode="json")
 FIT = GeneratorRecipe(images=96, batch=16, rampup_images=16, decay_images=64).model_dump(mode="json")
-AUDIT = AuditRecipe(samples=16, sampler=SAMPLER).model_dump(mode="json")
+AUDIT = AuditRecipe(minimum_images=24, samples=16, sampler=SAMPLER).model_dump(mode="json")
 EXPERT = ExpertArchitecture(name="resnet10t", image=IMAGE, width=8, outputs=3).model_dump(mode="json")
 SYNTHESIS = SynthesisRecipe(sampler=SAMPLER, samples_per_label=16)
 RECIPE = ExpertRecipe(steps=20, batch=16, synthesis=SYNTHESIS, teacher=TeacherRecipe(levels=3)).model_dump(mode="json")

@@ -76,6 +76,7 @@ class Node:
     failing: frozenset[str] = frozenset()
     withdrawn: frozenset[str] = frozenset()
     overrides: Mapping[str, str] = field(default_factory=dict)
+    shown: bool = True
     suspended: frozenset[PeerId] = frozenset()
     revoked: set[PeerId] = field(default_factory=set)
     waited: bool = False
@@ -109,6 +110,7 @@ class Node:
             scan=self.scan,
             withdrawn=self.withdrawn,
             overrides=self.overrides,
+            shown=self.shown,
             finished=dict(self.finished),
             left=self.left,
             unconfirmed=frozenset(self.unconfirmed),

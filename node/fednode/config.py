@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from platformdirs import user_data_path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -208,7 +208,8 @@ class Settings(BaseModel):
     """How one node is set up. Times are in seconds.
 
     `data` is where the own images are (None: this node has none), and `labels` which of them to keep (None: all).
-    `preset` is the size of the generators (None: by the size of images). Workers that idle for `idle_timeout` end.
+    `preset` is the size of the generators (None: by the size of images). `experts_see` says what the own expert is trained on.
+    Workers that idle for `idle_timeout` end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -223,6 +224,7 @@ class Settings(BaseModel):
     gather_deadline: Annotated[float, Field(ge=0, le=YEAR_SECONDS)] = 3600
     skip_bad: bool = False
     preset: Preset | None = None
+    experts_see: Literal["all", "synthetic"] = "all"
     idle_timeout: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] = 600
 
 

@@ -86,6 +86,7 @@ def state(core: Core, waited: bool) -> State:
         scan=core.scanned,
         withdrawn=core.ledger.withdrawn(),
         overrides=core.ledger.overrides(),
+        shown=core.settings.experts_see == "all",
         finished=finished({job.digest: job for job in core.ledger.jobs()}),
         left=core.left,
         unconfirmed=core.book.unconfirmed(),

@@ -54,12 +54,14 @@ class Finished:
 class Own:
     """Our own side. `scan` None: the own images are not known yet. `left`: we revoked ourselves, or were revoked.
 
-    `overrides` are the operator's reasons to publish generators, by weight digest, in spite of a failed audit.
+    `overrides` are the operator's reasons to publish generators, by weight digest, in spite of a failed audit. `shown`: the own
+    expert sees own images, and not only what generators draw.
     """
 
     scan: tuple[OwnLabel, ...] | None = None
     withdrawn: frozenset[str] = frozenset()
     overrides: Mapping[str, str] = field(default_factory=dict)
+    shown: bool = True
     finished: Mapping[str, Finished] = field(default_factory=dict)
     left: bool = False
     unconfirmed: frozenset[PeerId] = frozenset()
@@ -350,7 +352,7 @@ def _expert_spec(state: State, stock: Inventory) -> Spec | None:
         "recipe": state.recipes.expert.model_dump(mode="json"),
         "architecture": expert_architecture(state.contract.image, len(covered)).model_dump(mode="json"),
         "labels": list(covered),
-        "own": [[own.label, own.digest] for own in _own_labels(state) if own.label in covered],
+        "own": [[own.label, own.digest] for own in _own_labels(state) if state.own.shown and own.label in covered],
         "inputs": inputs,
     }
 
@@ -370,7 +372,8 @@ def _expert_jobs(state: State, stock: Inventory, missing: tuple[Missing, ...]) -
 
 
 def _expert_signature(state: State, stock: Inventory, spec: Spec, weights: str) -> Sign:
-    own = {own.label: own.images for own in _own_labels(state)}
+    seen = {label for label, _ in spec["own"]}
+    own = {own.label: own.images for own in _own_labels(state) if own.label in seen}
     counts = tuple(LabelCount(label=label, images=own.get(label, 0)) for label in spec["labels"])
     return Sign(spec, counts, tuple(sorted(stock.generators)), weights, None)
 

@@ -111,7 +111,7 @@ class AuditRecipe(Recipe):
     """
 
     version: Literal[2] = 2
-    minimum_images: Annotated[int, Field(ge=1, le=1_000_000)] = 20
+    minimum_images: Annotated[int, Field(ge=1, le=1_000_000)] = 32
     samples: Annotated[int, Field(ge=2, le=100_000)] = 250
     sampler: SamplerRecipe = SamplerRecipe()
     features: Literal["random-conv-v1"] = "random-conv-v1"

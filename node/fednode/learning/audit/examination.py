@@ -76,7 +76,7 @@ def examine(exhibit: Exhibit, recipe: AuditRecipe, spec: str, device: torch.devi
         "gap": membership.gap(found),
         "fidelity": _fidelity(spaces["features"], recipe, seed_of(spec, "subsets")),
     }
-    reasons = _reasons(figures, len(exhibit.samples), recipe)
+    reasons = list(failures(figures, len(exhibit.samples), recipe).values())
     report: dict[str, JSON] = {
         "version": VERSION,
         "passed": not reasons,
@@ -108,18 +108,17 @@ def _fidelity(points: Points, recipe: AuditRecipe, seed: int) -> dict[str, JSON]
     return fidelity(torch.cat([points.train, points.holdout]), points.samples, recipe.manifold, seed)
 
 
-def _reasons(figures: Mapping[str, Any], samples: int, recipe: AuditRecipe) -> list[str]:
-    """Rule 2, one sentence for each test that failed."""
-    alpha = Decimal(recipe.alpha_ppm) / 1_000_000
-    reasons = []
+def failures(figures: Mapping[str, Any], samples: int, recipe: AuditRecipe) -> dict[str, str]:
+    """Rule 2: the tests that the figures of a report fail, by name (`pixels distance`, ..., `sima`), each in one sentence."""
+    alpha, found = Decimal(recipe.alpha_ppm) / 1_000_000, {}
     for space, tests in figures["copies"].items():
         for test, sentence in TESTS.items():
             if Decimal(tests[test]["chance"]) < alpha:
                 said = sentence.format(samples=samples, **tests[test])
-                reasons.append(f"In {space}, {said}; the chance of that is {tests[test]['chance']}.")
+                found[f"{space} {test}"] = f"In {space}, {said}; the chance of that is {tests[test]['chance']}."
     for attack, name in ATTACKS.items():
-        found = figures["membership"][attack]
-        if Decimal(found["bound"]) > Decimal(found["limit"]):
-            apart = f"with an area under the curve of {found['auc']}, surely above {found['bound']}"
-            reasons.append(f"{name} tells training from held-out images {apart}; the limit is {found['limit']}.")
-    return reasons
+        one = figures["membership"][attack]
+        if Decimal(one["bound"]) > Decimal(one["limit"]):
+            apart = f"with an area under the curve of {one['auc']}, surely above {one['bound']}"
+            found[attack] = f"{name} tells training from held-out images {apart}; the limit is {one['limit']}."
+    return found

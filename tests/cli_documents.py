@@ -29,6 +29,7 @@ def status_document(**changes: object) -> dict[str, Any]:
         "withdrawn": [],
         "failed": [],
         "audits": [],
+        "expert": None,
         "overridden": [],
         "revocations": [],
         "withdrawals": [],

@@ -510,5 +510,22 @@ def test_audits_show_verdict_reasons_and_files(daemon: Daemon, capsys: pytest.Ca
         "  report: /home/a/audit.json",
     ]
     assert run(["audit", "Nevus", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"audits": [AUDIT]}
+    assert json.loads(capsys.readouterr().out) == {"audits": [AUDIT], "expert": None}
     assert run(["audit", "cat"]) == 13
+
+
+@pytest.mark.parametrize(
+    ("membership", "words"),
+    [
+        ({"auc": "0.5512", "interval": ["0.4730", "0.6261"]}, "an area of 0.5512 (0.4730 to 0.6261)"),
+        (None, "no own images"),
+    ],
+)
+def test_audits_say_what_the_own_expert_gives_away(
+    membership: Any, words: str, daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.documents["status"] = status_document(expert={"digest": "cd" * 32, "membership": membership})
+    assert run(["audit"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("own expert (cdcdcdcd): ")
+    assert words in out

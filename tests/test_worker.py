@@ -169,7 +169,8 @@ def request_for_expert(
 @pytest.fixture(scope="module")
 def product(worker: Worker, generators: list[Json], request_for_expert: Json) -> Json:
     result = worker.ask("expert", **request_for_expert)
-    assert result == {"images": {"real": 21, "synthetic": 48}}
+    assert result["images"] == {"real": 21, "synthetic": 48}
+    assert 0 <= float(result["membership"]["auc"]) <= 1
     out = Path(request_for_expert["out"])
     return {
         "labels": LABELS,

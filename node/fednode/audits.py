@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fednode.core import Core
 from fednode.inventory import Inventory
@@ -42,6 +43,14 @@ def own_audits(core: Core) -> list[OwnAudit]:
             override = None if passed else overrides.get(weights)
             found[label] = OwnAudit(label, weights, passed, reasons, override, core.store.derived(pair))
     return [found[label] for label in sorted(found)]
+
+
+def own_expert(core: Core) -> tuple[str, Any] | None:
+    """The newest own expert that is here, by weight digest, and how well its own images are told from others (None: unknown)."""
+    files = core.store.files()
+    done = [job.result for job in core.ledger.jobs() if job.kind == "expert" and job.result is not None]
+    here = [(made["digest"], made.get("membership")) for made in done if Pair(core.me, made["digest"]) in files]
+    return here[-1] if here else None
 
 
 def overridden(stock: Inventory) -> list[tuple[Manifest, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fednode import core as cores
 from fednode.answers import default_product
-from fednode.audits import OwnAudit, overridden, own_audits
+from fednode.audits import OwnAudit, overridden, own_audits, own_expert
 from fednode.core import Core
 from fednode.desk import NodeDesk
 from fednode.exchange.exchange import Link
@@ -60,6 +60,7 @@ def report(view: View) -> Document:
         "withdrawn": sorted(core.ledger.withdrawn()),
         "failed": _failed(view.jobs),
         "audits": [_audit(found) for found in own_audits(core)],
+        "expert": _own_expert(core),
         "overridden": _overridden(core, stock),
         "revocations": [_revocation(core, subject) for subject in _subjects(core)],
         "withdrawals": _withdrawals(core),
@@ -173,6 +174,11 @@ def _audit(found: OwnAudit) -> Document:
         "override": found.override,
         **found.files,
     }
+
+
+def _own_expert(core: Core) -> Document | None:
+    found = own_expert(core)
+    return {"digest": found[0], "membership": found[1]} if found else None
 
 
 def _overridden(core: Core, stock: Inventory) -> list[Document]:

@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fednode.contract import Value
 from fednode.errors import FednodeError
 from fednode.learning import generator, weights
-from fednode.learning.audit import Exhibit, examine, write_page
+from fednode.learning.audit import Exhibit, examine, expert_membership, write_page
 from fednode.learning.dataset import LabelImages
 from fednode.learning.describe import describe as describe_source
 from fednode.learning.expert import expert_tensors
 from fednode.learning.expert import fit as fit_expert
+from fednode.learning.expert import load as load_expert
 from fednode.learning.requests import Audit, Check, Describe, Expert, Fit, Scan, WithData
 from fednode.learning.seeds import seed_of
 from fednode.learning.session import Report, Session
@@ -115,9 +115,11 @@ def check(request: Check, session: Session, report: Report) -> Result:
 
 
 def expert(request: Expert, session: Session, report: Report) -> Result:
-    """Draws what is missing, trains the expert of the spec and writes its weights to `out`."""
-    spec = request.spec
-    lesson = Lesson(spec.labels, _own_images(request, session), _donors(request, session), spec.recipe)
+    """Draws what is missing, trains the expert of the spec, writes its weights to `out`, and tells what they give away."""
+    spec, out = request.spec, Path(request.out)
+    own = {label: images_of(request, session, label, digest) for label, digest in spec.own}
+    train = {label: torch.from_numpy(one.train) for label, one in own.items()}
+    lesson = Lesson(spec.labels, train, _donors(request, session), spec.recipe)
     tensors = fit_expert(
         pools(lesson, session, report),
         spec.architecture,
@@ -126,8 +128,9 @@ def expert(request: Expert, session: Session, report: Report) -> Result:
         lambda done, total: report("train", done, total),
         session.device,
     )
-    weights.save(Path(request.out), tensors)
-    return {"images": lesson.counts}
+    weights.save(out, tensors)
+    network = load_expert(out, spec.architecture, session.device)
+    return {"images": lesson.counts, "membership": expert_membership(network, own, spec.labels, session.device)}
 
 
 def images_of(request: WithData | Expert, session: Session, label: str, digest: str) -> LabelImages:
@@ -137,12 +140,6 @@ def images_of(request: WithData | Expert, session: Session, label: str, digest: 
     if own is None or own.digest != digest:
         raise DataChangedError(f"The images of label {label!r} have changed since they were scanned.")
     return own
-
-
-def _own_images(request: Expert, session: Session) -> dict[str, Tensor]:
-    return {
-        label: torch.from_numpy(images_of(request, session, label, digest).train) for label, digest in request.spec.own
-    }
 
 
 def _donors(request: Expert, session: Session) -> dict[str, list[Donor]]:

@@ -31,7 +31,7 @@ def ranks(nearer: int, samples: int, fresh: int, rank: int) -> Decimal:
     return Decimal(ways) / Decimal(math.comb(samples + fresh, first))
 
 
-def split(visits: Sequence[int], images: int, heldout: int, seen: int) -> float:
+def split(visits: Sequence[int], images: int, heldout: int, seen: int) -> Decimal:
     """P(`heldout` of `images`, taken at random, have at most `seen` visits | which images were visited how often).
 
     `visits` are those of the visited images, each at least 1. Exact: the ways to take some of the visited images with a sum of
@@ -44,7 +44,7 @@ def split(visits: Sequence[int], images: int, heldout: int, seen: int) -> float:
                 ways[taken + 1, total + count] = ways.get((taken + 1, total + count), 0) + number
     rest = images - len(visits)
     good = sum(number * math.comb(rest, heldout - taken) for (taken, _), number in ways.items())
-    return float(Decimal(good) / Decimal(math.comb(images, heldout)))
+    return Decimal(good) / Decimal(math.comb(images, heldout))
 
 
 def auc_deviation(auc: float, members: int, others: int) -> float:

@@ -30,7 +30,7 @@ VERSION = 2
 TESTS = {
     "distance": "{nearer} of {samples} samples are nearer to a training image than fresh images are",
     "carlini_ratio": "{nearer} of {samples} samples single out one training image as fresh images do not",
-    "visits": "only {heldout} of {samples} samples are nearest to a held-out image, where {expected} were to be expected",
+    "visits": "only {heldout} of {samples} samples are nearest to a held-out image, where some {expected} were to be expected",
 }
 ATTACKS = {"loss": "The denoising loss", "sima": "The noise seen in a clean image (SimA)"}
 
@@ -114,7 +114,9 @@ def failures(figures: Mapping[str, Any], samples: int, recipe: AuditRecipe) -> d
     for space, tests in figures["copies"].items():
         for test, sentence in TESTS.items():
             if Decimal(tests[test]["chance"]) < alpha:
-                said = sentence.format(samples=samples, **tests[test])
+                said = sentence.format(
+                    **tests[test] | {"samples": samples, "expected": round(float(tests[test]["expected"]))}
+                )
                 found[f"{space} {test}"] = f"In {space}, {said}; the chance of that is {tests[test]['chance']}."
     for attack, name in ATTACKS.items():
         one = figures["membership"][attack]

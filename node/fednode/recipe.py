@@ -115,7 +115,7 @@ class AuditRecipe(Recipe):
     samples: Annotated[int, Field(ge=2, le=100_000)] = 250
     sampler: SamplerRecipe = SamplerRecipe()
     features: Literal["random-conv-v1"] = "random-conv-v1"
-    alpha_ppm: Annotated[int, Field(ge=1, le=100_000)] = 1_000
+    alpha_ppm: Annotated[int, Field(ge=1, le=100_000)] = 100
     percentile: Annotated[int, Field(ge=1, le=50)] = 1
     neighbours: Annotated[int, Field(ge=2, le=1_000)] = 10
     levels_milli: Annotated[tuple[Annotated[int, Field(ge=1, le=80_000)], ...], Field(min_length=1, max_length=20)] = (

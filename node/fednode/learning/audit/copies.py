@@ -5,7 +5,7 @@ Rule 1: the threshold is the recipe's percentile of the distances from held-out 
 Rule 2: a percentile of a few held-out images is uncertain itself, so the share of samples below it is not tested against the
         nominal percentage but by the exact law of ranks: were the samples as fresh as the held-out images, every order of the
         two would be equally likely. With k held-out images and rank 1 it takes a share near 1 - alpha^(1/k) to fail: of 17
-        images a third, of 100 a fifteenth.
+        images two fifths, of 100 an eleventh.
 Rule 3: each sample visits the real image that is nearest to it, of training and held-out ones together. Were the generator
         blind to the split, held-out images would be visited as often as any; the chance of so few visits is exact as well.
 """

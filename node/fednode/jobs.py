@@ -223,7 +223,8 @@ class Jobs:
         report = out.read_bytes()
         self._done(job, {**result, "digest": sha256_hex(report)})
         if not result["passed"]:
-            log.warning("The generator of %s is not published: %s", job.label, "; ".join(result["reasons"]))
+            reasons = "; ".join(result["reasons"])
+            log.warning("The generator of %s is not published (see `fednode audit`): %s", job.label, reasons)
 
     async def _build_in_slot(self, job: Fit | AuditJob | Expert, fields: Fields, uses: Lineage) -> dict[str, Any]:
         await self._build.start()

@@ -41,25 +41,23 @@ def nearest(images: Tensor, known: Tensor, count: int = 1) -> tuple[Tensor, Tens
     return torch.cat([one.values for one in found]), torch.cat([one.indices for one in found])
 
 
-def ratios(images: Tensor, known: Tensor, neighbours: int) -> Tensor:
-    """The distance to the nearest known point over the mean distance to the `neighbours` nearest (Carlini et al., 2301.13188).
+def ratios(distances: Tensor) -> Tensor:
+    """The distance to the nearest over the mean distance to the k nearest, from these (N, k) (Carlini et al., 2301.13188).
 
     Near 1 where an image is as far from one as from others, near 0 for a copy of one; 1 where all distances are 0.
     """
-    distances, _ = nearest(images, known, min(neighbours, len(known)))
     return torch.nan_to_num(distances[:, 0] / distances.mean(1), nan=1.0)
 
 
 def compare(points: Points, recipe: AuditRecipe) -> dict[str, JSON]:
     """The figures of all rules in one space; every `chance` is that of so extreme a figure if nothing was copied."""
-    near, _ = nearest(points.samples, points.train)
-    fresh, _ = nearest(points.holdout, points.train)
-    drawn, real = (ratios(part, points.train, recipe.neighbours) for part in (points.samples, points.holdout))
+    count = min(recipe.neighbours, len(points.train))
+    near, fresh = (nearest(part, points.train, count)[0] for part in (points.samples, points.holdout))
     return {
         "distance": below(near[:, 0], fresh[:, 0], recipe),
-        "carlini_ratio": below(drawn, real, recipe),
+        "carlini_ratio": below(ratios(near), ratios(fresh), recipe),
         "visits": visits(points),
-        "copies": int((near == 0).sum()),
+        "copies": int((near[:, 0] == 0).sum()),
     }
 
 

@@ -43,10 +43,13 @@ def fid(real: Tensor, samples: Tensor) -> float:
 
 def kid(real: Tensor, samples: Tensor, seed: int) -> tuple[float, float]:
     """Mean and deviation over random subsets of the unbiased MMD^2 with the kernel (x.y / D + 1)^3 (1801.01401)."""
-    kernels = [(a @ b.T / real.shape[1] + 1) ** 3 for a, b in ((real, real), (samples, samples), (real, samples))]
     generator = torch.Generator().manual_seed(seed)
     size = min(SUBSET_SIZE, len(real), len(samples))
-    found = torch.tensor([_mmd(kernels, size, generator) for _ in range(SUBSETS)], dtype=torch.float64)
+    subsets = (
+        [part[torch.randperm(len(part), generator=generator)[:size]] for part in (real, samples)]
+        for _ in range(SUBSETS)
+    )
+    found = torch.tensor([_mmd(*subset) for subset in subsets], dtype=torch.float64)
     return float(found.mean()), float(found.std())
 
 
@@ -57,12 +60,14 @@ def coverage(known: Tensor, points: Tensor, manifold: int) -> Tensor:
     return (distances <= radius).any(1)
 
 
-def _mmd(kernels: list[Tensor], size: int, generator: torch.Generator) -> float:
-    """Of one subset of each side; a point is never compared with itself."""
-    one, two = (torch.randperm(len(kernel), generator=generator)[:size] for kernel in kernels[:2])
-    own = [kernel[rows][:, rows] for kernel, rows in zip(kernels[:2], (one, two), strict=True)]
-    within = sum((part.sum() - part.trace()) / (size * (size - 1)) for part in own)
-    return float(within - 2 * kernels[2][one][:, two].mean())
+def _mmd(one: Tensor, two: Tensor) -> float:
+    """Of two sets of equal size; a point is never compared with itself."""
+
+    def kernel(a: Tensor, b: Tensor) -> Tensor:
+        return (a @ b.T / a.shape[1] + 1) ** 3
+
+    within = sum(float(own.sum() - own.trace()) for own in (kernel(one, one), kernel(two, two)))
+    return within / (len(one) * (len(one) - 1)) - 2 * float(kernel(one, two).mean())
 
 
 def _share(inside: Tensor) -> dict[str, JSON]:

@@ -268,6 +268,7 @@ def test_an_audit_writes_its_report(worker: Worker, animals: Path, generators: l
     result = worker.ask("audit", **about(animals), spec=spec, weights=generators[0]["weights"], out=str(out))
     report = json.loads(out.read_text())
     assert {name: report[name] for name in result} == result
+    assert out.with_suffix(".html").read_text().startswith("<!DOCTYPE html>")
     assert result["passed"] is True
 
 

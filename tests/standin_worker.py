@@ -190,7 +190,9 @@ def audit(request: Document) -> Document:
     Path(request["weights"]).read_bytes()
     passed = not is_told("fail", request)
     reasons = [] if passed else [f"The samples of {spec['label']} are too near to its images."]
-    Path(request["out"]).write_text(json.dumps({"passed": passed, "spec": seed_of(spec).hex()}))
+    out = Path(request["out"])
+    out.write_text(json.dumps({"passed": passed, "spec": seed_of(spec).hex()}))
+    out.with_suffix(".html").write_text("<html></html>")
     return {"passed": passed, "reasons": reasons}
 
 

@@ -20,6 +20,16 @@ from fednode_cli.main import app, run
 SUBJECT = "fn1-" + "-".join(["bbbbbbbb"] * 7)
 REVOKED = {"subject": SUBJECT, "name": "clinic-b", "binding": True, "votes": 2, "needed": 2, "suspended": True}
 RESTORED = {"subject": SUBJECT, "name": "clinic-b", "standing": "listed", "vote_stands": True}
+AUDIT: dict[str, Any] = {
+    "label": "nevus",
+    "digest": "ab" * 32,
+    "passed": False,
+    "reasons": ["There are 9 images, and at least 20 are needed."],
+    "override": None,
+    "report": "/home/a/audit.json",
+    "page": None,
+}
+OVERRIDE = {"label": "nevus", "digest": "ab" * 32, "reasons": AUDIT["reasons"], "override": "public"}
 EVALUATION: dict[str, Any] = {
     "images": 450,
     "labels": ["melanoma", "nevus"],
@@ -138,6 +148,11 @@ def test_help_lists_each_verb_with_a_whole_sentence(capsys: pytest.CaptureFixtur
         (["revoke", "clinic-b", "--reason", "lost key", "--yes"], {"revoke": REVOKED}, ("revoke", "clinic-b", "lost key")),
         (["restore", "clinic-b"], {"restore": RESTORED}, ("restore", "clinic-b")),
         (["withdraw", "nevus", "--yes"], {"withdraw": {"label": "nevus", "digest": "ab" * 32}}, ("withdraw", "nevus")),
+        (
+            ["override", "nevus", "--reason", "public", "--yes"],
+            {"override": OVERRIDE},
+            ("override", "nevus", "public"),
+        ),
         (["leave", "--reason", "merger", "--yes"], {"leave": {"signed_at": 1_800_000_000, "told": []}}, ("leave", "merger")),
         (["rescan"], {"rescan": {"rescanning": True}}, ("rescan",)),
         (["evaluate", "--data", "digits"], {"evaluate": EVALUATION}, ("evaluate", "digits", (), "", False)),
@@ -448,12 +463,13 @@ def test_a_leave_says_when_and_who_heard_it(daemon: Daemon, capsys: pytest.Captu
 
 STEPS = [
     (["revoke", "clinic-b", "--reason", "lost key"], "clinic-b", {"revoke": REVOKED}),
+    (["override", "nevus", "--reason", "public"], "nevus", {"override": OVERRIDE}),
     (["withdraw", "nevus"], "nevus", {"withdraw": {"label": "nevus", "digest": "ab" * 32}}),
     (["leave"], "clinic-a", {"leave": {"signed_at": 1_800_000_000, "told": []}}),
 ]
 
 
-@pytest.mark.parametrize(("line", "word", "answers"), STEPS, ids=["revoke", "withdraw", "leave"])
+@pytest.mark.parametrize(("line", "word", "answers"), STEPS, ids=["revoke", "override", "withdraw", "leave"])
 def test_what_cannot_be_taken_back_waits_for_the_name_to_be_typed(
     line: list[str],
     word: str,
@@ -475,7 +491,7 @@ def test_what_cannot_be_taken_back_waits_for_the_name_to_be_typed(
     assert daemon.calls[-1][0] == line[0]
 
 
-@pytest.mark.parametrize(("line", "word", "answers"), STEPS, ids=["revoke", "withdraw", "leave"])
+@pytest.mark.parametrize(("line", "word", "answers"), STEPS, ids=["revoke", "override", "withdraw", "leave"])
 @pytest.mark.parametrize("stdin", [io.StringIO("clinic-a\nclinic-b\nnevus\n"), None], ids=["pipe", "closed"])
 def test_without_a_terminal_only_yes_confirms(
     line: list[str],
@@ -494,7 +510,7 @@ def test_without_a_terminal_only_yes_confirms(
     assert run([*line, "--yes"]) == 0
 
 
-@pytest.mark.parametrize(("line", "word", "answers"), STEPS, ids=["revoke", "withdraw", "leave"])
+@pytest.mark.parametrize(("line", "word", "answers"), STEPS, ids=["revoke", "override", "withdraw", "leave"])
 def test_nobody_is_asked_to_confirm_when_no_daemon_runs(
     line: list[str], word: str, answers: dict[str, Any], daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -502,3 +518,37 @@ def test_nobody_is_asked_to_confirm_when_no_daemon_runs(
     type_at_terminal(monkeypatch, f"{word}\n")
     assert run(line) == 8
     assert sys.stdin.read() == f"{word}\n"
+
+
+def test_audits_show_verdict_reasons_and_files(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+    passed = {**AUDIT, "label": "melanoma", "passed": True, "reasons": [], "page": "/home/a/audit.html"}
+    daemon.documents["status"] = status_document(audits=[passed, AUDIT])
+    assert run(["audit"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "melanoma (abababab): passed",
+        "  page: /home/a/audit.html",
+        "  report: /home/a/audit.json",
+        "nevus (abababab): failed",
+        "  There are 9 images, and at least 20 are needed.",
+        "  report: /home/a/audit.json",
+    ]
+    assert run(["audit", "Nevus", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"audits": [AUDIT], "expert": None}
+    assert run(["audit", "cat"]) == 13
+
+
+@pytest.mark.parametrize(
+    ("membership", "words"),
+    [
+        ({"auc": "0.5512", "interval": ["0.4730", "0.6261"]}, "an area of 0.5512 (0.4730 to 0.6261)"),
+        (None, "no own images"),
+    ],
+)
+def test_audits_say_what_the_own_expert_gives_away(
+    membership: Any, words: str, daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.documents["status"] = status_document(expert={"digest": "cd" * 32, "membership": membership})
+    assert run(["audit"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("own expert (cdcdcdcd): ")
+    assert words in out

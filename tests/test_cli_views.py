@@ -130,6 +130,14 @@ def test_uncovered_labels_failed_jobs_waits_and_the_last_error_are_said() -> Non
         assert words in text
 
 
+def test_generators_published_in_spite_of_a_failed_audit_are_named_with_the_reason() -> None:
+    entry = {"peer": "clinic-b", "label": "nevus", "digest": "cd" * 32, "reason": "The images are public."}
+    text = view(overridden=[entry])
+    assert "Published in spite of a failed audit" in text
+    assert "clinic-b  nevus  cdcdcdcd   The images are public." in text
+    assert "in spite" not in view()
+
+
 def test_a_node_without_data_says_so() -> None:
     assert "Own data: none" in view(data=None)
 

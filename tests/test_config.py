@@ -30,6 +30,7 @@ def test_the_defaults_are_the_documented_ones(home: Home) -> None:
         preset=None,
         fit_images=None,
         augment=None,
+        experts_see="all",
         idle_timeout=600,
     )
     assert 1 <= settings.threads <= 4
@@ -48,6 +49,7 @@ EXAMPLES = {
     "preset": ("xs", "xs"),
     "fit_images": ("64000", 64_000),
     "augment": ("dihedral", "dihedral"),
+    "experts_see": ("synthetic", "synthetic"),
     "idle_timeout": ("7", 7),
 }
 

@@ -22,7 +22,7 @@ FLOORS = {
     3: "fednode.admission fednode.archive fednode.book fednode.drafts fednode.inventory fednode.ledger fednode.news "
     "fednode.partial fednode.store",
     4: "fednode.exchange fednode.learning",
-    5: "fednode.answers fednode.core fednode.desk fednode.gather fednode.jobs fednode.plan fednode.report "
+    5: "fednode.answers fednode.audits fednode.core fednode.desk fednode.gather fednode.jobs fednode.plan fednode.report "
     "fednode.signing fednode.slots fednode.worker fednode.workers",
     6: "fednode.control fednode.daemon fednode.verbs",
     7: "fednode_cli",

@@ -274,6 +274,50 @@ def test_a_failed_audit_takes_the_label_out_of_what_will_be_published_and_nobody
         assert len(node.product()) == 3
 
 
+def test_an_override_publishes_a_generator_whose_audit_failed_with_the_reason_in_its_manifest() -> None:
+    world = World.of(TWO)
+    node, peer = world.nodes
+    node.failing = frozenset({"ant"})
+    world.settle()
+    (fit,) = [job for job in node.log if isinstance(job, Fit) and job.label == "ant"]
+    node.overrides = {weights_of(fit.spec): "a known duplicate"}
+    world.settle()
+    (told,) = [manifest for manifest in peer.word().offers().values() if manifest.names() == ("ant",)]
+    assert told.audit is not None
+    assert (told.audit.passed, told.audit.override) == (False, "a known duplicate")
+    assert node.catalogues[node.me].publishes == ("ant", "bee")
+    assert peer.stock().covered(LABELS) == ("ant", "bee", "cat")
+    assert peer.product() == node.product()
+    assert len(peer.product()) == 2
+
+
+def test_an_override_holds_for_no_other_generator_of_the_label() -> None:
+    world = World.of(TWO)
+    node = world.nodes[0]
+    node.failing = frozenset({"ant"})
+    world.settle()
+    (fit,) = [job for job in node.log if isinstance(job, Fit) and job.label == "ant"]
+    node.overrides = {weights_of(fit.spec): "a known duplicate"}
+    world.settle()
+    node.images, node.scan = {"ant": "other ants", "bee": "bees"}, None
+    world.settle()
+    assert node.catalogues[node.me].publishes == ("bee",)
+    assert world.nodes[1].stock().covered(LABELS) == ("bee", "cat")
+
+
+def test_an_expert_that_sees_synthetic_images_alone_names_no_own_ones() -> None:
+    world = World.of(TWO)
+    node = world.nodes[0]
+    node.shown = False
+    world.settle()
+    (job,) = [job for job in node.log if isinstance(job, Expert)]
+    assert (job.spec["own"], job.spec["labels"]) == ([], ["ant", "bee", "cat"])
+    (told,) = [manifest for pair, manifest in node.stock().experts.items() if pair.issuer == node.me]
+    assert {count.images for count in told.labels} == {0}
+    assert node.product() == world.nodes[1].product()
+    assert len(node.product()) == 2
+
+
 def test_a_job_that_can_not_succeed_is_not_planned_again() -> None:
     node = Node(identity(1).peer_id, {"ant": "too few", "bee": "bees", "cat": "cats"})
     node.step([])

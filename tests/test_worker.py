@@ -33,7 +33,7 @@ LABELS = ["cat", "dog", "fox"]
 SAMPLER = SamplerRecipe(steps=3, batch=8)
 GENERATOR = GeneratorArchitecture(image=IMAGE, channels=(8,), blocks=1).model_dump(mode="json")
 FIT = GeneratorRecipe(images=96, batch=16).model_dump(mode="json")
-AUDIT = AuditRecipe(samples=16, sampler=SAMPLER).model_dump(mode="json")
+AUDIT = AuditRecipe(minimum_images=24, samples=16, sampler=SAMPLER).model_dump(mode="json")
 EXPERT = ExpertArchitecture(name="resnet10t", image=IMAGE, width=8, outputs=3).model_dump(mode="json")
 SYNTHESIS = SynthesisRecipe(sampler=SAMPLER, samples_per_label=16)
 RECIPE = ExpertRecipe(steps=40, batch=16, synthesis=SYNTHESIS, teacher=TeacherRecipe(levels=3)).model_dump(mode="json")
@@ -169,7 +169,8 @@ def request_for_expert(
 @pytest.fixture(scope="module")
 def product(worker: Worker, generators: list[Json], request_for_expert: Json) -> Json:
     result = worker.ask("expert", **request_for_expert)
-    assert result == {"images": {"real": 21, "synthetic": 48}, "dropped": {}}
+    assert (result["images"], result["dropped"]) == ({"real": 21, "synthetic": 48}, {})
+    assert 0 <= float(result["membership"]["auc"]) <= 1
     out = Path(request_for_expert["out"])
     return {
         "labels": LABELS,
@@ -267,6 +268,7 @@ def test_an_audit_writes_its_report(worker: Worker, animals: Path, generators: l
     result = worker.ask("audit", **about(animals), spec=spec, weights=generators[0]["weights"], out=str(out))
     report = json.loads(out.read_text())
     assert {name: report[name] for name in result} == result
+    assert out.with_suffix(".html").read_text().startswith("<!DOCTYPE html>")
     assert result["passed"] is True
 
 

@@ -75,6 +75,8 @@ class Node:
     listed: frozenset[PeerId] = frozenset()
     failing: frozenset[str] = frozenset()
     withdrawn: frozenset[str] = frozenset()
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    shown: bool = True
     suspended: frozenset[PeerId] = frozenset()
     revoked: set[PeerId] = field(default_factory=set)
     waited: bool = False
@@ -107,6 +109,8 @@ class Node:
         own = Own(
             scan=self.scan,
             withdrawn=self.withdrawn,
+            overrides=self.overrides,
+            shown=self.shown,
             finished=dict(self.finished),
             left=self.left,
             unconfirmed=frozenset(self.unconfirmed),

@@ -13,12 +13,14 @@ from typer.core import TyperGroup
 
 from fednode.errors import ExitCode
 from fednode_cli import (
+    audit,
     budget,
     describe,
     evaluate,
     id,
     init,
     leave,
+    override,
     paths,
     peer,
     predict,
@@ -86,6 +88,8 @@ app.command("status")(status.status)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("samples")(samples.samples)
+app.command("audit")(audit.audit)
+app.command("override")(override.override)
 app.command("revoke")(revoke.revoke)
 app.command("restore")(restore.restore)
 app.command("withdraw")(withdraw.withdraw)

@@ -28,6 +28,9 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
         int | None, typer.Option(metavar="N", help="Images that the fit of a generator sees; see `fednode budget`.")
     ] = None,
     augment: Annotated[str | None, typer.Option(metavar="POLICY", help="How experts see images changed.")] = None,
+    experts_see: Annotated[
+        str | None, typer.Option(metavar="WHAT", help="What the own expert is trained on: all or synthetic images.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the daemon runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -48,6 +51,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
         "preset": preset,
         "fit_images": fit_images,
         "augment": augment,
+        "experts_see": experts_see,
     }
     settings, own, home = connect.settings(flags), connect.identity().peer_id, connect.home()
     ensure_home(home)

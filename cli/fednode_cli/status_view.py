@@ -18,6 +18,7 @@ def status_blocks(status: Document, now: float) -> list[Block]:
         [f"Waits for {what}" for what in status["waiting"]],
         _jobs(status["jobs"]),
         _failed(status["failed"]),
+        _overridden(status["overridden"]),
         _data(status["data"]),
         _gamma(status["gamma"], status["labels"]),
         _peers(status["peers"], now),
@@ -65,6 +66,11 @@ def _failed(failed: Sequence[Document]) -> list[Block]:
 
 def _again(seconds: float | None) -> str:
     return "after `fednode rescan`" if seconds is None else f"in {units.duration(seconds)}"
+
+
+def _overridden(entries: Sequence[Document]) -> list[Block]:
+    rows = [(entry["peer"], entry["label"], entry["digest"][:8], entry["reason"]) for entry in entries]
+    return _grid("Published in spite of a failed audit", ("peer", "label", "generator", "reason"), rows)
 
 
 def _data(data: Document | None) -> list[Block]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from platformdirs import user_data_path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -209,8 +209,8 @@ class Settings(BaseModel):
 
     `data` is where the own images are (None: this node has none), and `labels` which of them to keep (None: all).
     `preset` is the size of the generators (None: by the size of images), `fit_images` how many images a fit sees (None: as the
-    preset says), `augment` the policy by which experts see images changed (None: by their size and colour). Workers that idle
-    for `idle_timeout` end.
+    preset says), `augment` how experts see images changed (None: by their size and colour), `experts_see` what the own expert is
+    trained on. Workers that idle for `idle_timeout` end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -227,6 +227,7 @@ class Settings(BaseModel):
     preset: Preset | None = None
     fit_images: Annotated[int, Field(ge=1, le=10**9)] | None = None
     augment: Augment | None = None
+    experts_see: Literal["all", "synthetic"] = "all"
     idle_timeout: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] = 600
 
 

@@ -85,6 +85,8 @@ def state(core: Core, waited: bool) -> State:
     own = Own(
         scan=core.scanned,
         withdrawn=core.ledger.withdrawn(),
+        overrides=core.ledger.overrides(),
+        shown=core.settings.experts_see == "all",
         finished=finished({job.digest: job for job in core.ledger.jobs()}),
         left=core.left,
         unconfirmed=core.book.unconfirmed(),

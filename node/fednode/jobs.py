@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fednode import audits
 from fednode import core as cores
 from fednode.core import Core
 from fednode.disk import storage_errors
@@ -111,13 +112,14 @@ class Jobs:
 
     def hopeless(self) -> dict[str, str]:
         """The jobs on the present images that can't succeed, each with the reason."""
-        digests = {own.digest for own in self._core.scanned or ()}
+        digests, overrides = {own.digest for own in self._core.scanned or ()}, self._core.ledger.overrides()
         return {
             f"{job.kind} {job.spec.get('label', '')}".strip(): job.reason
             or "; ".join((job.result or {}).get("reasons", ()))
             for job in self._core.ledger.jobs()
             if job.spec.get("images") in digests
             and (job.state == "failed" or (job.result or {}).get("passed") is False)
+            and job.spec.get("weights") not in overrides
         }
 
     def forgive(self) -> None:
@@ -224,7 +226,7 @@ class Jobs:
         self._done(job, {**result, "digest": pieces.digest, "size": pieces.size, "piece_size": pieces.piece_size})
 
     async def _audit(self, job: AuditJob, pair: Pair) -> None:
-        out = self._core.store.derived(pair) / "audit.json"
+        out = self._core.store.derived(pair) / audits.REPORT
         fields = {
             **self._data(),
             "spec": dict(job.spec),
@@ -235,7 +237,8 @@ class Jobs:
         report = out.read_bytes()
         self._done(job, {**result, "digest": sha256_hex(report)})
         if not result["passed"]:
-            log.warning("The generator of %s is not published: %s", job.label, "; ".join(result["reasons"]))
+            reasons = "; ".join(result["reasons"])
+            log.warning("The generator of %s is not published (see `fednode audit`): %s", job.label, reasons)
 
     async def _build_in_slot(self, job: Fit | AuditJob | Expert, fields: Fields, uses: Lineage) -> dict[str, Any]:
         await self._build.start()

@@ -181,6 +181,14 @@ class Ledger:
         """The labels that the operator has withdrawn."""
         return frozenset(label for (label,) in self._read("SELECT label FROM withdrawn"))
 
+    def override(self, weights: str, reason: str) -> None:
+        """Note why a generator, by weight digest, is published in spite of its failed audit."""
+        self.set("overrides", self.overrides() | {weights: reason})
+
+    def overrides(self) -> dict[str, str]:
+        """The reasons of the operator to publish generators in spite of a failed audit, by weight digest."""
+        return dict(self.get("overrides", {}))
+
     def record_check(self, pair: Pair, good: bool, reason: str = "") -> None:
         """Note what checking weights found."""
         self._write("check", "INSERT OR REPLACE INTO checks VALUES (?, ?, ?, ?)", (*pair, int(good), reason))

@@ -52,10 +52,16 @@ class Finished:
 
 @dataclass(frozen=True)
 class Own:
-    """Our own side. `scan` None: the own images are not known yet. `left`: we revoked ourselves, or were revoked."""
+    """Our own side. `scan` None: the own images are not known yet. `left`: we revoked ourselves, or were revoked.
+
+    `overrides` are the operator's reasons to publish generators, by weight digest, in spite of a failed audit. `shown`: the own
+    expert sees own images, and not only what generators draw.
+    """
 
     scan: tuple[OwnLabel, ...] | None = None
     withdrawn: frozenset[str] = frozenset()
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    shown: bool = True
     finished: Mapping[str, Finished] = field(default_factory=dict)
     left: bool = False
     unconfirmed: frozenset[PeerId] = frozenset()
@@ -265,11 +271,21 @@ def _label_jobs(state: State, own: OwnLabel) -> tuple[Job, ...]:
     audited = _finished(state, audit)
     if audited is None:
         return (AuditJob(own.label, audit, fitted.digest),)
-    if not audited.passed or audited.digest is None:
+    verdict = _verdict(state, fitted.digest, audited)
+    if verdict is None:
         return ()
-    verdict = Audit(digest=audited.digest, passed=True, override=None)
     sign = Sign(fit, (LabelCount(label=own.label, images=own.images),), (), fitted.digest, verdict)
     return () if _signed(state, sign) else (sign,)
+
+
+def _verdict(state: State, weights: str, audited: Finished | None) -> Audit | None:
+    """What a manifest says of the audit of these weights; None if they can't be published."""
+    if audited is None or audited.digest is None:
+        return None
+    override = None if audited.passed else state.own.overrides.get(weights)
+    if not audited.passed and override is None:
+        return None
+    return Audit(digest=audited.digest, passed=audited.passed, override=override)
 
 
 def _signed(state: State, sign: Sign) -> Manifest | None:
@@ -298,7 +314,7 @@ def _hopeless(state: State, own: OwnLabel) -> bool:
     if fitted is None or fitted.digest is None:
         return fitted is not None
     audited = _finished(state, audit_spec(state, own, fitted.digest))
-    return audited is not None and not audited.passed
+    return audited is not None and _verdict(state, fitted.digest, audited) is None
 
 
 def _publishable(state: State, stock: Inventory) -> list[Manifest]:
@@ -307,8 +323,8 @@ def _publishable(state: State, stock: Inventory) -> list[Manifest]:
     for own in _own_labels(state):
         fitted = _finished(state, fit_spec(state, own))
         audited = _finished(state, audit_spec(state, own, fitted.digest)) if fitted and fitted.digest else None
-        if fitted and fitted.digest and audited and audited.passed and audited.digest:
-            verdict = Audit(digest=audited.digest, passed=True, override=None)
+        verdict = _verdict(state, fitted.digest, audited) if fitted and fitted.digest else None
+        if fitted and fitted.digest and verdict:
             counts = (LabelCount(label=own.label, images=own.images),)
             found.append(_signed(state, Sign({}, counts, (), fitted.digest, verdict)))
     spec = _expert_spec(state, stock)
@@ -336,7 +352,7 @@ def _expert_spec(state: State, stock: Inventory) -> Spec | None:
         "recipe": state.recipes.expert.model_dump(mode="json"),
         "architecture": expert_architecture(state.contract.image, len(covered)).model_dump(mode="json"),
         "labels": list(covered),
-        "own": [[own.label, own.digest] for own in _own_labels(state) if own.label in covered],
+        "own": [[own.label, own.digest] for own in _own_labels(state) if state.own.shown and own.label in covered],
         "inputs": inputs,
     }
 
@@ -356,7 +372,8 @@ def _expert_jobs(state: State, stock: Inventory, missing: tuple[Missing, ...]) -
 
 
 def _expert_signature(state: State, stock: Inventory, spec: Spec, weights: str) -> Sign:
-    own = {own.label: own.images for own in _own_labels(state)}
+    seen = {label for label, _ in spec["own"]}
+    own = {own.label: own.images for own in _own_labels(state) if own.label in seen}
     counts = tuple(LabelCount(label=label, images=own.get(label, 0)) for label in spec["labels"])
     return Sign(spec, counts, tuple(sorted(stock.generators)), weights, None)
 

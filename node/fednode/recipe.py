@@ -141,14 +141,31 @@ class GeneratorRecipe(Recipe):
 
 
 class AuditRecipe(Recipe):
-    """What a generator must pass before it is signed: enough images, and samples no nearer to them than chance allows."""
+    """What a generator must pass before it is signed; docs/audit.md has the reasons for the numbers.
 
-    version: Literal[1] = 1
-    minimum_images: Annotated[int, Field(ge=1, le=1_000_000)] = 20
-    samples: Annotated[int, Field(ge=1, le=100_000)] = 250
+    Copies: each test fails a generator that copies nothing with a chance of at most `alpha_ppm`; `percentile` of the held-out
+    distances, `neighbours` of the Carlini ratio. Membership: `draws` of noise at each of `levels_milli`; a generator fails if
+    its area under the curve is above `auc_limit_milli` but for a chance of `auc_tail_ppm`. `manifold`: k of precision and recall.
+    """
+
+    version: Literal[2] = 2
+    minimum_images: Annotated[int, Field(ge=1, le=1_000_000)] = 32
+    samples: Annotated[int, Field(ge=2, le=100_000)] = 250
     sampler: SamplerRecipe = SamplerRecipe()
+    features: Literal["random-conv-v1"] = "random-conv-v1"
+    alpha_ppm: Annotated[int, Field(ge=1, le=100_000)] = 100
     percentile: Annotated[int, Field(ge=1, le=50)] = 1
-    alpha_ppm: Annotated[int, Field(ge=1, le=100_000)] = 1_000
+    neighbours: Annotated[int, Field(ge=2, le=1_000)] = 10
+    levels_milli: Annotated[tuple[Annotated[int, Field(ge=1, le=80_000)], ...], Field(min_length=1, max_length=20)] = (
+        100,
+        200,
+        400,
+        800,
+    )
+    draws: Annotated[int, Field(ge=1, le=100)] = 2
+    auc_limit_milli: Annotated[int, Field(ge=500, le=999)] = 700
+    auc_tail_ppm: Annotated[int, Field(ge=1, le=100_000)] = 10_000
+    manifold: Annotated[int, Field(ge=1, le=100)] = 3
 
 
 class PresetSettings(Value):

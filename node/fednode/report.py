@@ -8,6 +8,7 @@ from typing import Any
 
 from fednode import core as cores
 from fednode.answers import default_product
+from fednode.audits import OwnAudit, overridden, own_audits, own_expert
 from fednode.core import Core
 from fednode.desk import NodeDesk
 from fednode.exchange.exchange import Link
@@ -58,6 +59,9 @@ def report(view: View) -> Document:
         "uncovered": [label for label in core.contract.labels if label not in covered],
         "withdrawn": sorted(core.ledger.withdrawn()),
         "failed": _failed(view.jobs),
+        "audits": [_audit(found) for found in own_audits(core)],
+        "expert": _own_expert(core),
+        "overridden": _overridden(core, stock),
         "revocations": [_revocation(core, subject) for subject in _subjects(core)],
         "withdrawals": _withdrawals(core),
         "erased": Counter({erasure.pair: erasure.kind for erasure in core.ledger.erasures()}.values()),
@@ -158,6 +162,34 @@ def _failed(jobs: Jobs) -> list[Document]:
     ] + [
         {"job": job, "code": "data", "reason": reason, "retry_in": None}
         for job, reason in sorted(jobs.hopeless().items())
+    ]
+
+
+def _audit(found: OwnAudit) -> Document:
+    return {
+        "label": found.label,
+        "digest": found.weights,
+        "passed": found.passed,
+        "reasons": list(found.reasons),
+        "override": found.override,
+        **found.files,
+    }
+
+
+def _own_expert(core: Core) -> Document | None:
+    found = own_expert(core)
+    return {"digest": found[0], "membership": found[1]} if found else None
+
+
+def _overridden(core: Core, stock: Inventory) -> list[Document]:
+    return [
+        {
+            "peer": core.name_of(manifest.issuer),
+            "label": manifest.names()[0],
+            "digest": manifest.weights.digest,
+            "reason": reason,
+        }
+        for manifest, reason in overridden(stock)
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from fednode import core as cores
 from fednode.answers import PRODUCTS, Answers
+from fednode.audits import own_audits
 from fednode.book import News
 from fednode.contract import label_name
 from fednode.control.service import Handler
@@ -58,6 +59,7 @@ class Verbs:
             "Revoke": self.revoke,
             "Restore": self.restore,
             "Withdraw": self.withdraw,
+            "Override": self.override,
             "Leave": self.leave,
             "Rescan": self.rescan,
             "Stop": self.stop,
@@ -141,6 +143,22 @@ class Verbs:
             await self._daemon.reload()
         await self._daemon.settle()
         return {"label": label, "digest": gone}
+
+    async def override(self, request: Any) -> Document:
+        """Publish the generator of an own label in spite of its failed audit, for a reason that all peers see."""
+        self._check_member()
+        label, reason = label_name(request.label), request.reason.strip()
+        found = {audit.label: audit for audit in own_audits(self._core)}.get(label)
+        if found is None or found.passed or label in self._core.ledger.withdrawn():
+            raise RefusedError(f"No generator of {label!r} is held back by its audit.", "See `fednode audit`.")
+        if found.override is not None:
+            raise RefusedError(f"The audit of {label!r} is overridden already: {found.override}")
+        if not reason:
+            raise RefusedError("An override needs a reason.", "Give one with --reason.")
+        self._core.ledger.override(found.weights, reason)
+        self._core.ledger.record_event("overridden", label=label, digest=found.weights)
+        await self._daemon.settle()
+        return {"label": label, "digest": found.weights, "reasons": list(found.reasons), "override": reason}
 
     async def leave(self, request: Any) -> Document:
         """Revoke ourselves: the federation unlearns us."""

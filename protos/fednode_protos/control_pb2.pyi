@@ -72,6 +72,14 @@ class WithdrawRequest(_message.Message):
     label: str
     def __init__(self, label: _Optional[str] = ...) -> None: ...
 
+class OverrideRequest(_message.Message):
+    __slots__ = ("label", "reason")
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    label: str
+    reason: str
+    def __init__(self, label: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class LeaveRequest(_message.Message):
     __slots__ = ("reason",)
     REASON_FIELD_NUMBER: _ClassVar[int]

@@ -70,6 +70,11 @@ class ControlStub:
                 request_serializer=fednode__protos_dot_control__pb2.WithdrawRequest.SerializeToString,
                 response_deserializer=fednode__protos_dot_control__pb2.Document.FromString,
                 _registered_method=True)
+        self.Override = channel.unary_unary(
+                '/fednode.control.v1.Control/Override',
+                request_serializer=fednode__protos_dot_control__pb2.OverrideRequest.SerializeToString,
+                response_deserializer=fednode__protos_dot_control__pb2.Document.FromString,
+                _registered_method=True)
         self.Leave = channel.unary_unary(
                 '/fednode.control.v1.Control/Leave',
                 request_serializer=fednode__protos_dot_control__pb2.LeaveRequest.SerializeToString,
@@ -133,6 +138,12 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Override(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Leave(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -187,6 +198,11 @@ def add_ControlServicer_to_server(servicer, server):
             'Withdraw': grpc.unary_unary_rpc_method_handler(
                     servicer.Withdraw,
                     request_deserializer=fednode__protos_dot_control__pb2.WithdrawRequest.FromString,
+                    response_serializer=fednode__protos_dot_control__pb2.Document.SerializeToString,
+            ),
+            'Override': grpc.unary_unary_rpc_method_handler(
+                    servicer.Override,
+                    request_deserializer=fednode__protos_dot_control__pb2.OverrideRequest.FromString,
                     response_serializer=fednode__protos_dot_control__pb2.Document.SerializeToString,
             ),
             'Leave': grpc.unary_unary_rpc_method_handler(
@@ -394,6 +410,33 @@ class Control:
             target,
             '/fednode.control.v1.Control/Withdraw',
             fednode__protos_dot_control__pb2.WithdrawRequest.SerializeToString,
+            fednode__protos_dot_control__pb2.Document.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Override(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fednode.control.v1.Control/Override',
+            fednode__protos_dot_control__pb2.OverrideRequest.SerializeToString,
             fednode__protos_dot_control__pb2.Document.FromString,
             options,
             channel_credentials,

@@ -76,6 +76,10 @@ class ControlClient:
         """Takes an own label out of the federation."""
         return self._call("Withdraw", control_pb2.WithdrawRequest(label=label))
 
+    def override(self, label: str, reason: str) -> Document:
+        """Publishes the generator of an own label in spite of its failed audit."""
+        return self._call("Override", control_pb2.OverrideRequest(label=label, reason=reason))
+
     def leave(self, reason: str) -> Document:
         """Revokes ourselves: the federation unlearns us."""
         return self._call("Leave", control_pb2.LeaveRequest(reason=reason))

@@ -24,6 +24,7 @@ VERBS = (
     "Revoke",
     "Restore",
     "Withdraw",
+    "Override",
     "Leave",
     "Rescan",
     "Stop",

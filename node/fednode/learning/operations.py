@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fednode.contract import Value
 from fednode.errors import FednodeError
-from fednode.learning import audit as audits
 from fednode.learning import generator, weights
+from fednode.learning.audit import Exhibit, examine, expert_membership, write_page
 from fednode.learning.checkpoint import Checkpoint
 from fednode.learning.dataset import LabelImages
 from fednode.learning.describe import describe as describe_source
 from fednode.learning.expert import Pool, expert_tensors
 from fednode.learning.expert import fit as fit_expert
+from fednode.learning.expert import load as load_expert
 from fednode.learning.requests import Audit, Check, Describe, Expert, Fit, Scan, WithData
 from fednode.learning.seeds import seed_of
 from fednode.learning.session import Report, Session
@@ -34,9 +34,14 @@ class DataChangedError(FednodeError):
     """The images are no longer those that a spec names."""
 
 
+def spec_digest(spec: Value) -> str:
+    """SHA-256 (hex) that names a job."""
+    return digest_json("fednode/spec/v1", spec.model_dump(mode="json"))
+
+
 def spec_seed(spec: Value, purpose: str) -> int:
     """The seed of a job, which follows from its spec and from nothing else."""
-    return seed_of(digest_json("fednode/spec/v1", spec.model_dump(mode="json")), purpose)
+    return seed_of(spec_digest(spec), purpose)
 
 
 def describe(request: Describe, session: Session, report: Report) -> Result:
@@ -89,18 +94,21 @@ def fit(request: Fit, session: Session, report: Report) -> Result:
 
 
 def audit(request: Audit, session: Session, report: Report) -> Result:
-    """Draws the recipe's samples, compares them with own images, and writes the report to `out`."""
-    spec = request.spec
+    """Draws the recipe's samples, examines the generator by them, and writes the report to `out` and the page beside it."""
+    spec, out = request.spec, Path(request.out)
     own = images_of(request, session, spec.label, spec.images)
-    report(f"audit {spec.label}", 0, 2)
+    report(f"audit {spec.label}", 0, 3)
     donor = Donor(
         spec.weights, spec.label, len(own.train), session.generator(request.weights, spec.weights, spec.architecture)
     )
     drawn = samples(donor, range(spec.recipe.samples), spec.recipe.sampler, session.numerics)
-    report(f"audit {spec.label}", 1, 2)
-    findings = audits.audit(drawn, torch.from_numpy(own.train), torch.from_numpy(own.holdout), spec.recipe)
-    Path(request.out).write_bytes(strict_json.dumps(findings))
-    return {"passed": findings["passed"], "reasons": findings["reasons"]}
+    report(f"audit {spec.label}", 1, 3)
+    exhibit = Exhibit(drawn, torch.from_numpy(own.train), torch.from_numpy(own.holdout), donor.denoiser)
+    found = examine(exhibit, spec.recipe, spec_digest(spec), session.device)
+    report(f"audit {spec.label}", 2, 3)
+    write_page(out.with_suffix(".html"), spec.label, exhibit, found)
+    out.write_bytes(strict_json.dumps(found.report))
+    return {"passed": found.report["passed"], "reasons": found.report["reasons"]}
 
 
 def check(request: Check, session: Session, report: Report) -> Result:
@@ -114,12 +122,14 @@ def check(request: Check, session: Session, report: Report) -> Result:
 
 
 def expert(request: Expert, session: Session, report: Report) -> Result:
-    """Draws what is missing, trains the expert of the spec and writes its weights to `out`.
+    """Draws what is missing, trains the expert of the spec, writes its weights to `out`, and tells what they give away.
 
     `dropped` in the result: how many samples of each donor were left out.
     """
-    spec = request.spec
-    lesson = Lesson(spec.labels, _own_images(request, session), _donors(request, session), spec.recipe)
+    spec, out = request.spec, Path(request.out)
+    own = {label: images_of(request, session, label, digest) for label, digest in spec.own}
+    train = {label: torch.from_numpy(one.train) for label, one in own.items()}
+    lesson = Lesson(spec.labels, train, _donors(request, session), spec.recipe)
     dropped: Counter[str] = Counter()
     tensors = fit_expert(
         _counted(pools(lesson, session, report), dropped),
@@ -129,8 +139,9 @@ def expert(request: Expert, session: Session, report: Report) -> Result:
         lambda done, total: report("train", done, total),
         session.device,
     )
-    weights.save(Path(request.out), tensors)
-    return {"images": lesson.counts, "dropped": dict(dropped)}
+    weights.save(out, tensors)
+    told = expert_membership(load_expert(out, spec.architecture, session.device), own, spec.labels, session.device)
+    return {"images": lesson.counts, "dropped": dict(dropped), "membership": told}
 
 
 def images_of(request: WithData | Expert, session: Session, label: str, digest: str) -> LabelImages:
@@ -147,12 +158,6 @@ def _counted(made: Iterable[Pool], dropped: Counter[str]) -> Iterator[Pool]:
     for pool in made:
         dropped.update(pool.dropped)
         yield pool
-
-
-def _own_images(request: Expert, session: Session) -> dict[str, Tensor]:
-    return {
-        label: torch.from_numpy(images_of(request, session, label, digest).train) for label, digest in request.spec.own
-    }
 
 
 def _donors(request: Expert, session: Session) -> dict[str, list[Donor]]:

@@ -1,0 +1,61 @@
+"""What is known of the audits of own generators, and which generators on offer have a failed one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fednode.core import Core
+from fednode.inventory import Inventory
+from fednode.lineage import Pair
+from fednode.manifest import Manifest
+
+REPORT, PAGE = "audit.json", "audit.html"
+
+
+@dataclass(frozen=True)
+class OwnAudit:
+    """The audit of the generator fitted to the present own images of a label; `override` is the operator's reason, if any."""
+
+    label: str
+    weights: str
+    passed: bool
+    reasons: tuple[str, ...]
+    override: str | None
+    folder: Path
+
+    @property
+    def files(self) -> dict[str, str | None]:
+        """Where report and page are; None for one that is not there."""
+        paths = {"report": self.folder / REPORT, "page": self.folder / PAGE}
+        return {name: str(path) if path.exists() else None for name, path in paths.items()}
+
+
+def own_audits(core: Core) -> list[OwnAudit]:
+    """The newest audit of each own label that has one, by label."""
+    digests, files, overrides = {own.digest for own in core.scanned or ()}, core.store.files(), core.ledger.overrides()
+    found: dict[str, OwnAudit] = {}
+    for job in core.ledger.jobs():
+        if job.kind != "audit" or job.result is None or job.spec["images"] not in digests:
+            continue
+        label, weights = job.spec["label"], job.spec["weights"]
+        if (pair := Pair(core.me, weights)) in files:
+            passed, reasons = job.result["passed"], tuple(job.result["reasons"])
+            override = None if passed else overrides.get(weights)
+            found[label] = OwnAudit(label, weights, passed, reasons, override, core.store.derived(pair))
+    return [found[label] for label in sorted(found)]
+
+
+def own_expert(core: Core) -> tuple[str, Any] | None:
+    """The newest own expert that is here, by weight digest, and how well its own images are told from others (None: unknown)."""
+    files = core.store.files()
+    done = [job.result for job in core.ledger.jobs() if job.kind == "expert" and job.result is not None]
+    here = [(made["digest"], made.get("membership")) for made in done if Pair(core.me, made["digest"]) in files]
+    return here[-1] if here else None
+
+
+def overridden(stock: Inventory) -> list[tuple[Manifest, str]]:
+    """The generators on offer whose audit failed, each with the reason for which its issuer publishes it."""
+    offered = sorted(stock.offered.items())
+    return [
+        (manifest, manifest.audit.override) for _, manifest in offered if manifest.audit and manifest.audit.override
+    ]

@@ -7,14 +7,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from comparison import wire
+from comparison.budgets import Budget
 from comparison.crew import Crew, Job
 from comparison.draws import Cut, Task, draw, open_task
-from comparison.rows import Row
+from comparison.rows import Row, Rows
 from comparison.shelf import Shelf
 from comparison.summary import bootstrap, minus, student_interval, summarise
 from nodes import STANDIN
@@ -239,6 +241,50 @@ TESTS = {
     name: Evaluated(np.arange(seed * 4, seed * 4 + 4, dtype=np.uint8).reshape(4, 1, 1, 1), np.array([0, 1, 2, 0]))
     for seed, name in enumerate(("0", "1"))
 }
+
+
+def chooser(monkeypatch: pytest.MonkeyPatch, rows: dict[str, Row]) -> Rows:
+    """Rows of a draw with four validation images, of labels 0, 0, 0 and 1, whose products and experts are given."""
+    held = Evaluated(np.zeros((4, 1, 1, 1), dtype=np.uint8), np.array([0, 0, 0, 1]))
+    monkeypatch.setattr(Rows, "_product", lambda self, recipe: rows["product"])
+    monkeypatch.setattr(Rows, "_generative", lambda self: rows["generative"])
+    monkeypatch.setattr(Rows, "_experts", lambda self: rows["experts"])
+    making = SimpleNamespace(draw=SimpleNamespace(validation=held), recipes=SimpleNamespace(expert=None))
+    return Rows(making, Budget(rounds=1))  # type: ignore[arg-type]
+
+
+def said(validation: list[list[int]], test: list[list[int]], moved: int = 0) -> Row:
+    return Row(0.9 * np.eye(3)[validation] + 1 / 30, np.eye(3)[test], {"wire": moved}, 1, 1.0)
+
+
+def test_auto_takes_the_product_that_is_right_about_more_labels_of_validation_images(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The product is right about 3 of 4 images but knows one label only; the other, about 2 but of both labels."""
+    rows = {"product": said([[0, 0, 0, 0]], [[0, 1, 2, 0]], 9), "generative": said([[0, 0, 1, 1]], [[2, 2, 1, 1]], 5)}
+    found = chooser(monkeypatch, rows).row("auto")
+    assert found.chosen == "generative"
+    assert found.test is rows["generative"].test
+    assert found.bytes == {"wire": 9}
+
+
+def test_the_best_expert_is_the_best_on_validation_images_whatever_it_does_on_test_images(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experts = said([[0, 0, 0, 0], [0, 0, 0, 1], [2, 2, 2, 2]], [[0, 1, 2, 0], [1, 1, 1, 1], [0, 1, 2, 0]])
+    found = chooser(monkeypatch, {"experts": experts}).row("best_expert")
+    assert found.chosen == "node 1"
+    assert found.test.argmax(2).tolist() == [[1, 1, 1, 1]]
+
+
+def test_both_is_the_geometric_mean_of_the_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = np.array([[[0.6, 0.3, 0.1]]]), np.array([[[0.1, 0.3, 0.6]]])
+    rows = {name: Row(p, p, {"wire": 1}, 3, 5.0) for name, p in (("product", one), ("generative", other))}
+    monkeypatch.setattr(Rows, "_fits", [{"seconds": 4.0}])
+    found = chooser(monkeypatch, rows).row("both")
+    root = np.sqrt(0.06)
+    assert found.test[0, 0] == pytest.approx(np.array([root, 0.3, root]) / (2 * root + 0.3))
+    assert (found.calls, found.seconds) == (6, 6.0)
 
 
 def test_rows_are_summed_up_as_mean_and_deviation_over_the_seeds() -> None:

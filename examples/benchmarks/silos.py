@@ -56,7 +56,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print("Interrupted. The same command goes on from here.", file=sys.stderr)
         return ExitCode.INTERRUPTED
     rows = summary.summarise(found, tests)
-    title = f"{asked.data.rpartition('/')[2]}, {asked.partition}, budget {asked.budget}, {len(tests)} draws"
+    title = f"{asked.data.rpartition('/')[2]}, {asked.partition}, budget {asked.budget}, draws: {len(tests)}"
     if asked.out:
         _write(asked.out, rows, found, tests, making, title)
     if asked.json:

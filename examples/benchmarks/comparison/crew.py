@@ -82,16 +82,17 @@ class Crew:
         if self.jobs == 1:
             await self._work(self._here, queue, told)
             return
-        settings = WorkerSettings(_name(self.session), 1, float("inf"), None)
-        workers = [Worker("build", settings) for _ in range(min(self.jobs, len(missing)))]
-        try:
-            async with asyncio.TaskGroup() as group:
-                for worker in workers:
-                    group.create_task(self._work(_asking(worker), queue, told))
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        finally:
-            await asyncio.gather(*(worker.close() for worker in workers))
+        with (self.shelf.root / "workers.log").open("ab") as log:
+            settings = WorkerSettings(str(self.session.device), 1, float("inf"), log)
+            workers = [Worker("build", settings) for _ in range(min(self.jobs, len(missing)))]
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for worker in workers:
+                        group.create_task(self._work(_asking(worker), queue, told))
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+            finally:
+                await asyncio.gather(*(worker.close() for worker in workers))
 
     async def _work(self, ask: Ask, queue: deque[tuple[str, Job]], told: Callable[[str, float], None]) -> None:
         """Takes jobs until none is left; one that another process is at is put back."""
@@ -128,10 +129,6 @@ class Crew:
             raise FednodeError(outcome["message"], outcome["hint"])
         result: dict[str, Any] = outcome["result"]
         return result
-
-
-def _name(session: Session) -> str:
-    return str(session.device)
 
 
 def _asking(worker: Worker) -> Ask:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
@@ -79,18 +80,21 @@ def display(rows: int) -> Iterator[Display]:
 
 def table(summary: Mapping[str, Any], title: str) -> Table:
     """The rows for people."""
-    found = Table("method", "accuracy", "AUROC", "F1", "ECE", "on the wire", "calls an image", "seconds", title=title)
+    found = Table(title=title, box=box.SIMPLE, pad_edge=False)
+    for name in ("method", "accuracy", "AUROC", "F1", "ECE", "wire", "calls", "seconds"):
+        found.add_column(name, no_wrap=True)
     for method, row in summary.items():
-        chosen = f" ({', '.join(sorted(set(row['chosen'].values())))})" if method == "auto" else ""
         spread = "" if row["sd"] is None else f" ± {row['sd']:.4f}"
         measures = [_number(row[name]["mean"]) for name in ("auroc", "f1", "ece")]
         moved, calls, seconds = size(row["bytes"]["wire"]), f"{row['network_calls']:g}", f"{row['seconds']:.0f}"
-        found.add_row(method + chosen, f"{row['mean']:.4f}{spread}", *measures, moved, calls, seconds)
+        found.add_row(method, f"{row['mean']:.4f}{spread}", *measures, moved, calls, seconds)
     return found
 
 
 def notes(summary: Mapping[str, Any]) -> Iterator[str]:
     """What the table has no column for."""
+    if chosen := summary.get("auto", {}).get("chosen"):
+        yield "auto took " + ", ".join(f"{name} (seed {seed})" for seed, name in chosen.items()) + "."
     if gap := summary.get("auto", {}).get("minus_pooled"):
         draws = gap["interval_draws"]
         over = "" if draws is None else f", {_interval(draws)} over the draws"

@@ -4,7 +4,7 @@ Rule 1: every seed is a draw of its own: other training images, another partitio
         anew by the seed; a source with one fixed test part gives each seed its own random share of the training part.
 Rule 2: validation images are those that the nodes hold out of their own training, the eighth that neither generators nor experts
         learn from; test images choose nothing.
-Rule 3: copies of an image within a label are one image, so that no copy of a training image is held out.
+Rule 3: copies of a training image within a label are one image, so that no copy of one is held out.
 """
 
 import hashlib
@@ -25,7 +25,6 @@ from fednode.errors import DataError
 from fednode.learning import dataset
 from fednode.learning.dataset import DataSettings, Evaluated, LabelImages
 from fednode.learning.describe import describe
-from fednode.learning.sources import Part, kind_of, read
 
 LEFT_OUT_SHARE = 20
 TEST_SHARE = 5
@@ -82,8 +81,7 @@ def open_task(
     source: str, labels: Sequence[str] | None, size: int | None, per_label: int | None, test_images: int | None
 ) -> Task:
     """The task of a source, cut down to `labels` and resized to `size` if given. Raises DataError."""
-    whole = _folder_part(source, Part.TRAIN)
-    found, image = describe(whole or source)
+    found, image = describe((_subfolders(source) or (source,))[0])
     if unknown := sorted(set(labels or ()) - set(found)):
         raise DataError(f"{source} has no label {unknown[0]!r}.", f"It has {', '.join(found)}.")
     kept = tuple(label for label in found if labels is None or label in labels)
@@ -96,7 +94,7 @@ def open_task(
 def draw(task: Task, name: str, nodes: int | None, cut: Cut, shelf: Shelf) -> Draw:
     """The draw of one seed or fold under the partition `name`; node files are kept on the shelf. Raises DataError."""
     train, test = _parts(task, cut)
-    train = _thinned(_distinct(train), task, cut)
+    train = _thinned(train, task, cut)
     test = _sampled(test, task.test_images, cut.seed)
     owners = partition(name, train.targets, len(task.labels), nodes, cut.seed)
     digest = _digest(train, test, owners)
@@ -106,41 +104,44 @@ def draw(task: Task, name: str, nodes: int | None, cut: Cut, shelf: Shelf) -> Dr
 
 
 def _parts(task: Task, cut: Cut) -> tuple[Evaluated, Evaluated]:
-    """All training and all test images of a draw, before copies and shares."""
-    kind, _ = kind_of(task.source)
+    """All training and all test images of a draw, before its share is taken."""
     if cut.folds:
         if _is_divided(task.source):
             raise DataError(
                 "Folds are for sources without a test part of their own.", "Use digits, or leave out --folds."
             )
         return _fold(_whole(task), cut)
-    if kind == "digits":
+    if _is_digits(task.source):
         source = f"digits:{cut.seed}"
-        return _read(source, Part.TRAIN, task), _read(source, Part.TEST, task)
+        return _train(source, task), _test(source, task)
     if _is_divided(task.source):
-        parts = [_folder_part(task.source, part) or task.source for part in Part]
-        return _read(parts[0], Part.TRAIN, task), _read(parts[1], Part.TEST, task)
+        train, test = _subfolders(task.source) or (task.source, task.source)
+        return _train(train, task), _test(test, task)
     return _fold(_whole(task), Cut(cut.seed, 0, TEST_SHARE))
+
+
+def _is_digits(source: str) -> bool:
+    return source.partition(":")[0] == "digits"
 
 
 def _is_divided(source: str) -> bool:
     """Whether the source comes with a test part of its own."""
-    kind, _ = kind_of(source)
-    return kind != "digits" and (kind != "folder" or _folder_part(source, Part.TEST) is not None)
+    return not _is_digits(source) and (not source.startswith("folder:") or _subfolders(source) is not None)
 
 
-def _folder_part(source: str, part: Part) -> str | None:
-    """The subfolder `train` or `test` of a folder that has both."""
-    kind, path = kind_of(source)
-    divided = kind == "folder" and all((path / one).is_dir() for one in Part)
-    return f"folder:{path / part}" if divided else None
+def _subfolders(source: str) -> tuple[str, str] | None:
+    """The subfolders `train` and `test` of a folder that has both."""
+    kind, _, path = source.partition(":")
+    parts = [Path(path).expanduser() / part for part in ("train", "test")]
+    divided = kind == "folder" and all(part.is_dir() for part in parts)
+    return (f"folder:{parts[0]}", f"folder:{parts[1]}") if divided else None
 
 
 def _whole(task: Task) -> Evaluated:
     """All images of a source without a test part of its own."""
-    if kind_of(task.source)[0] != "digits":
-        return _read(task.source, Part.TRAIN, task)
-    both = [_read("digits:0", part, task) for part in Part]
+    if not _is_digits(task.source):
+        return _train(task.source, task)
+    both = _train("digits:0", task), _test("digits:0", task)
     return Evaluated(np.concatenate([one.images for one in both]), np.concatenate([one.targets for one in both]))
 
 
@@ -156,19 +157,18 @@ def _fold(whole: Evaluated, cut: Cut) -> tuple[Evaluated, Evaluated]:
     return _chosen(whole, np.flatnonzero(~test)), _chosen(whole, np.flatnonzero(test))
 
 
-def _read(source: str, part: Part, task: Task) -> Evaluated:
-    found = read(source, part, task.image, task.labels, task.labels, skip_bad=False).images
-    stacks = [np.stack(found[label]) for label in task.labels]
+def _train(source: str, task: Task) -> Evaluated:
+    """The distinct training images of a source, label by label, in an order that follows from their pixels."""
+    found = dataset.load(DataSettings(source=source, labels=task.labels), task.image, task.labels).labels
+    stacks = [np.concatenate([found[label].holdout, found[label].train]) for label in task.labels]
     return Evaluated(np.concatenate(stacks), np.repeat(np.arange(len(stacks)), [len(stack) for stack in stacks]))
 
 
-def _distinct(images: Evaluated) -> Evaluated:
-    """Each image of a label once, label by label in the order of content hashes, whatever the order of files."""
-    names = {
-        (int(target), hashlib.sha256(pixels.tobytes()).digest()): index
-        for index, (pixels, target) in enumerate(zip(images.images, images.targets, strict=True))
-    }
-    return _chosen(images, np.array([names[name] for name in sorted(names)]))
+def _test(source: str, task: Task) -> Evaluated:
+    """The test images of a source; a folder of test images is read as such."""
+    if source.startswith("folder:"):
+        return _train(source, task)
+    return dataset.load_test(DataSettings(source=source, labels=task.labels), task.image, task.labels)
 
 
 def _thinned(train: Evaluated, task: Task, cut: Cut) -> Evaluated:

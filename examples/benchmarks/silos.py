@@ -41,6 +41,7 @@ from rich.console import Console
 from fednode.errors import ExitCode, FednodeError
 from fednode.learning.dataset import Evaluated
 from fednode.learning.session import make_deterministic, open_session
+from fednode.recipe import PRESETS
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -71,7 +72,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def compare(task: Task, asked: argparse.Namespace) -> tuple[dict[str, dict[str, Row]], Making, dict[str, Evaluated]]:
     """Rows by method and draw, the last draw, and each draw's test images. Raises FednodeError."""
-    budget = budgets.BUDGETS[asked.budget]
+    budget = budgets.BUDGETS[asked.budget].changed(asked.preset, asked.fit_images, asked.expert_steps)
     methods = asked.methods or budgets.methods(budget)
     make_deterministic(1)
     crew = Crew(asked.jobs, open_session(asked.device, 1), Shelf(asked.cache))
@@ -122,9 +123,17 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     add("--data", default="digits", metavar="SOURCE", help="digits, npz:PATH or folder:PATH")
     add("--partition", default="silos", help="silos, dirichlet:ALPHA or shards:COUNT")
     add("--nodes", type=_count, help="how many nodes (as many as labels)")
-    add("--seeds", type=_numbers, default=[0], help="seeds, with commas")
+    add("--seeds", type=_numbers, default=[0], help="seeds, with commas (0)")
     add("--folds", type=_folds, default=0, help="test each image once, in so many folds (digits)")
     add("--budget", choices=budgets.BUDGETS, default="cpu-small")
+    add("--preset", choices=PRESETS, help="size of the generators (by image size)")
+    add("--fit-images", type=_count, metavar="N", help="images that the fit of a generator sees (the budget's)")
+    add(
+        "--expert-steps",
+        type=_count,
+        metavar="N",
+        help="steps of an expert, and of the network on pooled data (the budget's)",
+    )
     add("--methods", type=_methods, help="rows, with commas (those of the budget)")
     add("--labels", type=_words, help="labels to keep, with commas")
     add("--per-label", type=_count, metavar="N", help="training images of a label in each draw, at most")
@@ -132,7 +141,13 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     add("--image-size", type=_count, metavar="N", help="pixels a side (as the source is, at most 32)")
     add("--jobs", type=_count, default=cores(), metavar="N", help="worker processes of one thread each (cores)")
     add("--device", default="auto", help="cpu, cuda, cuda:N or auto")
-    add("--cache", type=Path, default=user_cache_path("fednode") / "benchmarks", metavar="DIR")
+    add(
+        "--cache",
+        type=Path,
+        default=user_cache_path("fednode") / "benchmarks",
+        metavar="DIR",
+        help="where what was made is kept (the user's cache folder)",
+    )
     add("--out", type=Path, metavar="DIR", help="write results.json and pictures into this folder")
     add("--json", action="store_true", help="one JSON object instead of the table")
     return parser.parse_args(words)

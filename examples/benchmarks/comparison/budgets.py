@@ -1,10 +1,10 @@
 """How much a comparison may cost, as counts: no budget looks at a clock."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from fednode.contract import ImageShape
-from fednode.recipe import AuditRecipe, ExpertRecipe, Recipes, recipes
+from fednode.recipe import ExpertRecipe, Preset, Recipes, recipes
 
 MANY_ROUNDS = 200  # FedAvg's rounds in FederatedFactory's comparison (2603.16370); their bytes are reported, not run
 
@@ -15,38 +15,49 @@ ROUNDS = ("fedavg_rounds", "fedprox")
 
 @dataclass(frozen=True)
 class Budget:
-    """`rounds` and `epochs` of the averaged baselines; `fit_images` that a generator's fit sees (None: the preset's); changes to
-    the recipe of experts (`expert`) and to its synthesis (`draws`); the other recipes of experts that are compared (None: all).
+    """What a comparison runs.
+
+    `rounds` and `epochs` of the averaged baselines; changes to the recipes of generators (`fit`), of experts (`expert`), of their
+    synthesis (`draws`) and of the audit; the other recipes of experts to compare (None: all); the size of generators (None: by
+    image size).
     """
 
     rounds: int
     epochs: int = 5
-    fit_images: int | None = None
+    fit: dict[str, Any] = field(default_factory=dict)
     expert: dict[str, Any] = field(default_factory=dict)
     draws: dict[str, Any] = field(default_factory=dict)
+    audit: dict[str, Any] = field(default_factory=dict)
     variants: tuple[str, ...] | None = None
+    preset: Preset | None = None
 
     def recipes(self, image: ImageShape) -> Recipes:
         """The node's own default recipes for images of this shape, with the budget's changes."""
-        found = recipes(image)
-        fit = {"images": self.fit_images} if self.fit_images else {}
+        found = recipes(image, self.preset)
         synthesis = found.expert.synthesis.model_copy(update=self.draws)
         return found.model_copy(
             update={
-                "generator": found.generator.model_copy(update=fit),
+                "generator": found.generator.model_copy(update=self.fit),
                 "expert": found.expert.model_copy(update={**self.expert, "synthesis": synthesis}),
-                "audit": AuditRecipe(minimum_images=4) if self.fit_images else found.audit,
+                "audit": found.audit.model_copy(update=self.audit),
             }
         )
+
+    def changed(self, preset: Preset | None, fit_images: int | None, expert_steps: int | None) -> "Budget":
+        """The same with another size of generators, images seen by a fit, or steps of an expert, where they are given."""
+        fit = self.fit | ({"images": fit_images} if fit_images else {})
+        expert = self.expert | ({"steps": expert_steps} if expert_steps else {})
+        return replace(self, preset=preset or self.preset, fit=fit, expert=expert)
 
 
 BUDGETS = {
     "smoke": Budget(
         rounds=2,
         epochs=1,
-        fit_images=512,
+        fit={"images": 512},
         expert={"steps": 6, "batch": 16},
         draws={"samples_per_label": 25},
+        audit={"minimum_images": 4},
         variants=("paper",),
     ),
     "cpu-small": Budget(rounds=10),

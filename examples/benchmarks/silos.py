@@ -43,6 +43,8 @@ from fednode.learning.dataset import Evaluated
 from fednode.learning.session import make_deterministic, open_session
 from fednode.recipe import PRESETS
 
+WIDTH = 110  # of the table in a file or a pipe
+
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the comparison; the exit code."""
@@ -63,7 +65,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if asked.json:
         print(json.dumps(rows, indent=2))
     else:
-        console = Console()
+        console = Console(width=None if sys.stdout.isatty() else WIDTH)
         console.print(views.table(rows, title))
         for note in views.notes(rows):
             console.print(note)

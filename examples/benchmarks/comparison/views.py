@@ -121,11 +121,15 @@ def draw_bars(path: Path, summary: Mapping[str, Any], title: str) -> None:
     figure = Figure(figsize=(7, 0.35 * len(names) + 1.2))
     axis = figure.subplots()
     axis.barh(
-        names, means, xerr=spreads, color=["#c44e52" if name == "auto" else "#4c72b0" for name in names], capsize=3
+        names,
+        means,
+        xerr=spreads if any(spreads) else None,
+        color=["#c44e52" if name == "auto" else "#4c72b0" for name in names],
+        capsize=3,
     )
     for at, mean in enumerate(means):
-        axis.text(min(mean + max(spreads) + 0.01, 0.98), at, f"{mean:.3f}", va="center", fontsize=8)
-    axis.set_xlim(0, 1.08)
+        axis.text(mean + spreads[at] + 0.01, at, f"{mean:.3f}", va="center", fontsize=8)
+    axis.set_xlim(0, 1.12)
     axis.set_xlabel("test accuracy")
     axis.set_title(title, fontsize=9)
     figure.tight_layout()

@@ -42,6 +42,7 @@ from fednode.errors import ExitCode, FednodeError
 from fednode.learning.dataset import Evaluated
 from fednode.learning.session import make_deterministic, open_session
 from fednode.recipe import PRESETS
+from fednode.source import KINDS
 
 WIDTH = 110  # of the table in a file or a pipe
 
@@ -122,7 +123,7 @@ def _write(
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--data", default="digits", metavar="SOURCE", help="digits, npz:PATH or folder:PATH")
+    add("--data", default="digits", metavar="SOURCE", help=KINDS)
     add("--partition", default="silos", help="silos, dirichlet:ALPHA or shards:COUNT")
     add("--nodes", type=_count, help="how many nodes (as many as labels)")
     add("--seeds", type=_numbers, default=[0], help="seeds, with commas (0)")

@@ -81,13 +81,13 @@ def open_task(
     source: str, labels: Sequence[str] | None, size: int | None, per_label: int | None, test_images: int | None
 ) -> Task:
     """The task of a source, cut down to `labels` and resized to `size` if given. Raises DataError."""
-    found, image = describe((_subfolders(source) or (source,))[0])
-    if unknown := sorted(set(labels or ()) - set(found)):
-        raise DataError(f"{source} has no label {unknown[0]!r}.", f"It has {', '.join(found)}.")
-    kept = tuple(label for label in found if labels is None or label in labels)
+    found = describe((_subfolders(source) or (source,))[0])
+    if unknown := sorted(set(labels or ()) - set(found.labels)):
+        raise DataError(f"{source} has no label {unknown[0]!r}.", f"It has {', '.join(found.labels)}.")
+    kept = tuple(label for label in found.labels if labels is None or label in labels)
     if len(kept) < 2:
         raise DataError("A comparison needs 2 labels or more.")
-    shape = ImageShape(size=size or image.size, channels=image.channels)
+    shape = ImageShape(size=size or found.image.size, channels=found.image.channels)
     return Task(source, kept, shape, per_label, test_images)
 
 

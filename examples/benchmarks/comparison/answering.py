@@ -1,0 +1,207 @@
+"""What each predictor answers to the validation and the test images of a draw, kept on the shelf.
+
+Rule 1: an answer is a table of logits or log probabilities, float32 (P, N, K): P predictors, N images, K labels of the task.
+Rule 2: a label that no generator covers has NEVER; it is never answered, and each of its images counts as an error.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import baselines
+import numpy as np
+import numpy.typing as npt
+import torch
+from baselines import Local
+from torch import Tensor, nn
+
+from comparison.crew import Bar
+from comparison.draws import Node
+from comparison.making import Making
+from comparison.shelf import Record, key_of
+from fednode.learning import expert as experts
+from fednode.learning.augment import augment
+from fednode.learning.generative import Term, posterior
+from fednode.learning.sampler import to_data
+from fednode.learning.seeds import seed_of
+from fednode.recipe import ExpertArchitecture, ExpertRecipe, expert_architecture
+
+NEVER = -1e4
+TINY = 1e-30
+ANSWERS_VERSION = 1
+CHUNK = 100
+
+Table = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What P predictors say, and the seconds that making the table took."""
+
+    validation: Table
+    test: Table
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Answering:
+    """The answers of everything that a draw has made, and of the baselines, which are trained here."""
+
+    making: Making
+
+    def experts(self, records: Sequence[Record]) -> Answers:
+        """The logits of each of these experts."""
+        making = self.making
+
+        def make() -> Table:
+            shape, load = making.expert_shape, making.crew.session.expert
+            return self._ask([load(one["file"], one["digest"], shape) for one in records], making.covered)
+
+        about = {"experts": [one["digest"] for one in records], "labels": making.covered}
+        return self._kept("experts", about, make)
+
+    def generative(self) -> Answers:
+        """The log probabilities of the generative product."""
+        making, recipe = self.making, self.making.recipes.expert.teacher
+
+        def make() -> Table:
+            covered = making.covered
+            donors = [(covered.index(label), donor) for label, them in making.donors().items() for donor in them]
+            terms = [Term(label, donor.count, donor.denoiser) for label, donor in donors]
+            parts = torch.split(self._images(), CHUNK)
+            bar = making.show("generative product", len(parts))
+
+            def answer(images: Tensor) -> Tensor:
+                return posterior(terms, images, len(covered), recipe, making.crew.session.device)
+
+            probabilities = torch.cat(list(_counted(self._in_threads(answer, parts), bar)))
+            return self._widened(probabilities.clamp_min(TINY).log()[None], covered)
+
+        generators: list[Any] = [[one.record["digest"], one.label, one.images] for one in making.generators]
+        return self._kept("generative", {"generators": generators, "teacher": recipe.digest}, make)
+
+    def pooled(self) -> Answers:
+        """The expert's network on the training images of all nodes in one place."""
+        own: dict[str, list[Tensor]] = {}
+        for node in self.making.draw.nodes:
+            for label, images in node.own.items():
+                own.setdefault(label, []).append(torch.from_numpy(images.train))
+        whole = {label: torch.cat(own[label]) for label in self.making.task.labels if label in own}
+        return self._classifiers("pooled", [whole], [self.making.recipes.expert])
+
+    def alone(self) -> Answers:
+        """The expert's network on the images of each node alone."""
+        nodes = self.making.draw.nodes
+        own = [{label: torch.from_numpy(one.train) for label, one in node.own.items()} for node in nodes]
+        counts = [sum(len(images) for images in one.values()) for one in own]
+        recipe = self.making.recipes.expert
+        steps = [baselines.own_steps(recipe, count, sum(counts)) for count in counts]
+        return self._classifiers("alone", own, [recipe.model_copy(update={"steps": one}) for one in steps])
+
+    def averaged(self, rounds: int, local: Local) -> Answers:
+        """The network of FedAvg, or of FedProx, after so many rounds."""
+        making, recipe = self.making, self.making.recipes.expert
+        device = making.crew.session.device
+
+        def prepare(images: Tensor) -> Tensor:
+            moved = to_data(augment(images, recipe.shift, recipe.dihedral).to(device))
+            return moved.contiguous(memory_format=torch.channels_last)
+
+        def make() -> Table:
+            shards = [self._shard(node) for node in making.draw.nodes]
+            bar = making.show(f"{'FedProx' if local.mu else 'FedAvg'}, rounds: {rounds}", rounds * len(shards))
+            with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+                torch.manual_seed(self._seed("averaged"))
+                network = baselines.federated(
+                    self._untrained, shards, rounds, local, prepare, lambda done, _: bar.set(done)
+                )
+            return self._ask([network], making.task.labels)
+
+        settings = {"epochs": local.epochs, "batch": local.batch, "rate": str(local.rate), "mu": str(local.mu)}
+        return self._kept("averaged", {"rounds": rounds, "recipe": recipe.digest, **settings}, make)
+
+    @property
+    def shape(self) -> ExpertArchitecture:
+        """The expert's network with an output for every label of the task, as the baselines have it."""
+        return expert_architecture(self.making.task.image, len(self.making.task.labels))
+
+    def _untrained(self) -> nn.Module:
+        network = experts.build(self.shape).to(self.making.crew.session.device)
+        return network.to(memory_format=torch.channels_last)
+
+    def _classifiers(self, kind: str, own: Sequence[dict[str, Tensor]], recipes: Sequence[ExpertRecipe]) -> Answers:
+        """The logits of one network trained on each of `own`, by each of `recipes`."""
+        making = self.making
+
+        def make() -> Table:
+            bar = making.show(kind, sum(recipe.steps for recipe in recipes))
+            steps = itertools.count(1)
+            lessons = [
+                baselines.Lesson(images, making.task.labels, self.shape, recipe)
+                for images, recipe in zip(own, recipes, strict=True)
+            ]
+            networks = [
+                baselines.classifier(
+                    lesson, self._seed(f"{kind} {number}"), making.crew.session, lambda *_: bar.set(next(steps))
+                )
+                for number, lesson in enumerate(lessons)
+            ]
+            return self._ask(networks, making.task.labels)
+
+        return self._kept(kind, {"recipes": [recipe.digest for recipe in recipes]}, make)
+
+    def _seed(self, purpose: str) -> int:
+        return seed_of(self.making.draw.digest, purpose)
+
+    def _shard(self, node: Node) -> tuple[Tensor, Tensor]:
+        """The node's training images and the indices of their labels."""
+        images = torch.cat([torch.from_numpy(own.train) for own in node.own.values()])
+        labels = self.making.task.labels
+        return images, torch.tensor([labels.index(label) for label, own in node.own.items() for _ in own.train])
+
+    def _images(self) -> Tensor:
+        """All validation images, then all test images."""
+        draw = self.making.draw
+        return torch.from_numpy(np.concatenate([draw.validation.images, draw.test.images]))
+
+    def _ask(self, networks: Sequence[nn.Module], labels: Sequence[str]) -> Table:
+        """The logits of all networks, which tell `labels` apart."""
+        images, device = self._images(), self.making.crew.session.device
+        found = self._in_threads(lambda network: experts.logits(network, images, device), networks)
+        return self._widened(torch.stack(list(found)), labels)
+
+    def _widened(self, table: Tensor, labels: Sequence[str]) -> Table:
+        """(P, N, labels) to (P, N, K)."""
+        whole = torch.full((*table.shape[:2], len(self.making.task.labels)), NEVER)
+        whole[:, :, [self.making.task.labels.index(label) for label in labels]] = table.float()
+        return whole.numpy()
+
+    def _in_threads(self, do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        """The results in order; each comes from one thread, so it does not depend on how many there are."""
+        with ThreadPoolExecutor(self.making.crew.jobs) as pool:
+            yield from pool.map(do, items)
+
+    def _kept(self, kind: str, inputs: dict[str, Any], make: Callable[[], Table]) -> Answers:
+        """What `make` gives, kept under the draw and all that it follows from."""
+        shelf, draw = self.making.crew.shelf, self.making.draw
+        about = {"version": ANSWERS_VERSION, "draw": draw.digest, "task": list(self.making.task.labels), **inputs}
+        key = key_of(f"answers-{kind}", {"about": about, "numerics": self.making.crew.session.numerics})
+        with shelf.lock(key):
+            record = shelf.find(key)
+            if record is None:
+                began, table = time.monotonic(), make()
+                with shelf.aside(key).open("wb") as stream:
+                    np.save(stream, table)
+                record = shelf.keep(key, {"seconds": time.monotonic() - began})
+        table = np.load(shelf.file(key), allow_pickle=False)
+        held = len(draw.validation.targets)
+        return Answers(table[:, :held], table[:, held:], record["seconds"])
+
+
+def _counted(items: Iterator[Any], bar: Bar) -> Iterator[Any]:
+    for number, item in enumerate(items):
+        bar.set(number + 1)
+        yield item

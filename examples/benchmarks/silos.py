@@ -1,0 +1,193 @@
+"""What generators, experts and products reach beside pooled data and averaged models, in one table.
+
+    python examples/benchmarks/silos.py --data SOURCE --partition silos|dirichlet:0.1|shards:2 --seeds 0,1,2 --budget cpu-small
+
+Without daemons, but by the very functions that a node's workers run: each generator and expert is a worker's request. The rows:
+
+    pooled            the expert's network on the real training images of all nodes in one place
+    alone             the same network on one node's images; the mean over the nodes
+    fedavg            the average of networks that each node trained on its own images, after 1 round
+    fedavg_rounds     the same after many rounds                    fedprox          the same with a proximal term, mu 0.1
+    logit_ensemble    the mean logits of the nodes' own networks
+    centralised       one expert from all generators, of a node without images
+    experts           the nodes' experts by the default recipe, their mean; best_expert is the one that validation images prefer
+    product           the product of experts; product_NAME with another recipe of experts (product_paper: FederatedFactory's)
+    generative        the generators themselves                     both             the product of these two products
+    auto              product or generative, whichever validation images prefer
+
+Validation images are what the nodes hold out of their training images; test images choose nothing. Every seed is another draw of
+images, partition and generators. What was made is kept in a cache: an interrupted run goes on where it was.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with this
+
+from comparison import budgets, summary, views
+from comparison.crew import Crew, cores
+from comparison.draws import Cut, Task, draw, open_task
+from comparison.making import Making
+from comparison.rows import Row, Rows
+from comparison.shelf import Shelf
+from platformdirs import user_cache_path
+from rich.console import Console
+
+from fednode.errors import ExitCode, FednodeError
+from fednode.learning.dataset import Evaluated
+from fednode.learning.session import make_deterministic, open_session
+from fednode.recipe import PRESETS
+from fednode.source import KINDS
+
+WIDTH = 110  # of the table in a file or a pipe
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the comparison; the exit code."""
+    asked = _arguments(words)
+    try:
+        task = open_task(asked.data, asked.labels, asked.image_size, asked.per_label, asked.test_images)
+        found, making, tests = compare(task, asked)
+    except FednodeError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("Interrupted. The same command goes on from here.", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    rows = summary.summarise(found, tests)
+    title = f"{asked.data.rpartition('/')[2]}, {asked.partition}, budget {asked.budget}, draws: {len(tests)}"
+    if asked.out:
+        _write(asked.out, rows, found, tests, making, title)
+    if asked.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        console = Console(width=None if sys.stdout.isatty() else WIDTH)
+        console.print(views.table(rows, title))
+        for note in views.notes(rows):
+            console.print(note)
+    return ExitCode.OK
+
+
+def compare(task: Task, asked: argparse.Namespace) -> tuple[dict[str, dict[str, Row]], Making, dict[str, Evaluated]]:
+    """Rows by method and draw, the last draw, and each draw's test images. Raises FednodeError."""
+    budget = budgets.BUDGETS[asked.budget].changed(asked.preset, asked.fit_images, asked.expert_steps)
+    methods = asked.methods or budgets.methods(budget)
+    make_deterministic(1)
+    crew = Crew(asked.jobs, open_session(asked.device, 1), Shelf(asked.cache))
+    cuts = list(_cuts(asked))
+    found: dict[str, dict[str, Row]] = {method: {} for method in methods}
+    tests = {}
+    with views.display(len(cuts) * len(methods)) as display:
+        for cut in cuts:
+            made = draw(task, asked.partition, asked.nodes, cut, crew.shelf)
+            making = Making(task, made, crew, budget.recipes(task.image), display.show)
+            rows = Rows(making, budget)
+            tests[cut.name] = made.test
+            for method in methods:
+                display.enter(cut.name, method)
+                found[method][cut.name] = rows.row(method)
+                display.leave()
+    return found, making, tests
+
+
+def _cuts(asked: argparse.Namespace) -> Iterator[Cut]:
+    for seed in asked.seeds:
+        if asked.folds:
+            yield from (Cut(seed, fold, asked.folds) for fold in range(asked.folds))
+        else:
+            yield Cut(seed)
+
+
+def _write(
+    out: Path,
+    rows: dict[str, Any],
+    found: dict[str, dict[str, Row]],
+    tests: dict[str, Evaluated],
+    making: Making,
+    title: str,
+) -> None:
+    """results.json and the pictures."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(json.dumps(rows, indent=2) + "\n")
+    views.draw_bars(out / "accuracy.png", rows, title)
+    views.draw_samples(out / "samples.png", making)
+    if "auto" in found:
+        views.draw_confusion(out / "confusion.png", summary.confusion(found["auto"], tests), making.task.labels)
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--data", default="digits", metavar="SOURCE", help=KINDS)
+    add("--partition", default="silos", help="silos, dirichlet:ALPHA or shards:COUNT")
+    add("--nodes", type=_count, help="how many nodes (as many as labels)")
+    add("--seeds", type=_numbers, default=[0], help="seeds, with commas (0)")
+    add("--folds", type=_folds, default=0, help="test each image once, in so many folds (digits)")
+    add("--budget", choices=budgets.BUDGETS, default="cpu-small")
+    add("--preset", choices=PRESETS, help="size of the generators (by image size)")
+    add("--fit-images", type=_count, metavar="N", help="images that the fit of a generator sees (the budget's)")
+    add(
+        "--expert-steps",
+        type=_count,
+        metavar="N",
+        help="steps of an expert, and of the network on pooled data (the budget's)",
+    )
+    add("--methods", type=_methods, help="rows, with commas (those of the budget)")
+    add("--labels", type=_words, help="labels to keep, with commas")
+    add("--per-label", type=_count, metavar="N", help="training images of a label in each draw, at most")
+    add("--test-images", type=_count, metavar="N", help="test images, at most")
+    add("--image-size", type=_count, metavar="N", help="pixels a side (as the source is, at most 32)")
+    add("--jobs", type=_count, default=cores(), metavar="N", help="worker processes of one thread each (cores)")
+    add("--device", default="auto", help="cpu, cuda, cuda:N or auto")
+    add(
+        "--cache",
+        type=Path,
+        default=user_cache_path("fednode") / "benchmarks",
+        metavar="DIR",
+        help="where what was made is kept (the user's cache folder)",
+    )
+    add("--out", type=Path, metavar="DIR", help="write results.json and pictures into this folder")
+    add("--json", action="store_true", help="one JSON object instead of the table")
+    return parser.parse_args(words)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def _folds(text: str) -> int:
+    if (folds := _count(text)) < 2:
+        raise argparse.ArgumentTypeError("2 folds or more are needed")
+    return folds
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} are not seeds; use 0,1,2") from None
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise argparse.ArgumentTypeError("seeds are different numbers from 0 on")
+    return seeds
+
+
+def _words(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _methods(text: str) -> list[str]:
+    methods = _words(text)
+    if unknown := sorted(set(methods) - set(budgets.all_methods())):
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not a row; there are {', '.join(budgets.all_methods())}")
+    return methods
+
+
+if __name__ == "__main__":
+    sys.exit(main())

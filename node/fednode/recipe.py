@@ -201,12 +201,18 @@ class SynthesisRecipe(Recipe):
 
 
 class TeacherRecipe(Recipe):
-    """The generative product: noise levels from sigma_min to sigma_max, equally spaced in ln sigma, and a temperature."""
+    """The generative product: noise levels from sigma_min to sigma_max, equally spaced in ln sigma, and a temperature.
 
-    version: Literal[1] = 1
+    Levels are asked from `centre_milli` outwards. After each, the best `keep_percent` of the labels left stay, at least two;
+    100 asks all labels at all levels.
+    """
+
+    version: Literal[2] = 2
     levels: Annotated[int, Field(ge=1, le=100)] = 10
     sigma_min_milli: Annotated[int, Field(ge=1, le=80_000)] = 200
     sigma_max_milli: Annotated[int, Field(ge=1, le=80_000)] = 3_200
+    centre_milli: Annotated[int, Field(ge=1, le=80_000)] = 500
+    keep_percent: Annotated[int, Field(ge=1, le=100)] = 50
     temperature_milli: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fednode.contract import ImageShape
 from fednode.learning.energies import energies
 from fednode.learning.generative import (
     Term,
@@ -19,7 +20,7 @@ from fednode.learning.generative import (
     score,
 )
 from fednode.learning.sampler import Denoise, to_data
-from fednode.recipe import TeacherRecipe
+from fednode.recipe import TeacherRecipe, teacher_recipe
 
 CPU = torch.device("cpu")
 SPREAD = 0.35
@@ -76,12 +77,13 @@ def test_the_energy_of_an_exact_denoiser_is_that_of_the_closed_form() -> None:
         assert float(found[index]) == pytest.approx(float(error.square().sum()) / s**2, rel=1e-4)
 
 
-def test_levels_are_ten_from_a_fifth_to_sixteen_times_that_by_equal_factors() -> None:
-    levels = noise_levels(RECIPE).tolist()
-    assert len(levels) == 10
-    assert (levels[0], levels[-1]) == pytest.approx((0.2, 3.2))
-    factors = [after / before for before, after in pairwise(levels)]
-    assert factors == pytest.approx([16 ** (1 / 9)] * 9, rel=1e-5)
+def test_levels_are_eight_by_equal_factors_and_grow_with_the_side_of_the_image() -> None:
+    for size, low, high in ((8, 0.11, 0.93), (28, 0.385, 3.255), (64, 0.88, 7.44), (128, 0.88, 7.44)):
+        levels = noise_levels(teacher_recipe(ImageShape(size=size, channels=1))).tolist()
+        assert len(levels) == 8
+        assert (levels[0], levels[-1]) == pytest.approx((low, high))
+        factors = [after / before for before, after in pairwise(levels)]
+        assert factors == pytest.approx([(93 / 11) ** (1 / 7)] * 7, rel=1e-5)
 
 
 def test_an_answer_does_not_depend_on_the_images_beside_it() -> None:
@@ -140,17 +142,17 @@ def test_a_label_gains_nothing_from_having_more_donors_than_others() -> None:
     assert torch.equal(many[:, :2], one[:, :2])
 
 
-def test_scores_are_minus_the_logarithms_of_the_energies_added_up_over_the_levels() -> None:
+def test_scores_are_minus_the_mean_logarithm_of_the_energies_over_the_levels_times_the_sharpness() -> None:
     around = means(2)
     pixels, _ = images(around, 3)
     found = log_scores([Term(i, 5, exact(mean)) for i, mean in enumerate(around)], pixels, 2, ALL, CPU)
-    noise = common_noise(pixels, 10)
+    noise = common_noise(pixels, 8)
     for image, x in enumerate(to_data(pixels)):
         for label, mean in enumerate(around):
             expected = 0.0
-            for level, s in enumerate(0.2 * 16 ** (k / 9) for k in range(10)):
+            for level, s in enumerate(0.11 * (93 / 11) ** (k / 7) for k in range(8)):
                 error = (s**2 * (mean - x) + SPREAD**2 * s * noise[image, level]) / (SPREAD**2 + s**2)
-                expected -= math.log(float(error.square().sum()) / s**2)
+                expected -= 16 / 8 * math.log(float(error.square().sum()) / s**2)
             assert float(found[image, label]) == pytest.approx(expected, abs=1e-3)
 
 
@@ -162,18 +164,18 @@ def test_with_all_labels_kept_a_score_does_not_depend_on_the_other_labels() -> N
     assert torch.equal(five[:, :2], two)
 
 
-def test_levels_are_asked_from_the_centre_outwards() -> None:
-    recipe = TeacherRecipe(levels=5, sigma_min_milli=100, sigma_max_milli=1600, centre_milli=380)
-    assert order_of_levels(recipe) == (2, 1, 3, 0, 4)  # 0.4, 0.2, 0.8, 0.1, 1.6
+def test_levels_are_asked_from_the_middle_outwards() -> None:
+    assert order_of_levels(5) == (2, 1, 3, 0, 4)
+    assert order_of_levels(4) == (1, 2, 0, 3)
 
 
-def test_pruned_answers_are_those_of_all_levels_for_a_third_of_the_calls() -> None:
+def test_pruned_answers_are_those_of_all_levels_for_half_of_the_calls() -> None:
     around = [1.6 * mean for mean in means(10)]
     pixels, _ = images(around, 30)
     terms = [Term(i, 10, exact(mean)) for i, mean in enumerate(around)]
     every, pruned = score(terms, pixels, 10, ALL, CPU), score(terms, pixels, 10, RECIPE, CPU)
-    assert every.calls == 100 * len(pixels)
-    assert pruned.calls == 32 * len(pixels)  # 10 + 5 + 3 + 7 times 2
+    assert every.calls == 80 * len(pixels)
+    assert pruned.calls == 38 * len(pixels)  # 10 + 7 + 5 + 4 + 4 times 3
     assert (every.scores.argmax(1) == pruned.scores.argmax(1)).float().mean() > 0.95
 
 
@@ -181,7 +183,7 @@ def test_calls_count_each_donor_of_a_label_that_is_left() -> None:
     around = means(2)
     pixels, _ = images(around, 5)
     terms = [Term(0, 1, exact(around[0])), Term(0, 1, exact(around[0])), Term(1, 1, exact(around[1]))]
-    assert score(terms, pixels, 2, RECIPE, CPU).calls == 10 * 3 * 10
+    assert score(terms, pixels, 2, RECIPE, CPU).calls == 8 * 3 * 10
 
 
 def test_a_single_label_is_certain() -> None:

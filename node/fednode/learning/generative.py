@@ -51,11 +51,9 @@ def noise_levels(recipe: TeacherRecipe) -> Tensor:
     return torch.linspace(math.log(low), math.log(high), recipe.levels, dtype=torch.float64).exp().float()
 
 
-def order_of_levels(recipe: TeacherRecipe) -> tuple[int, ...]:
-    """The indices of the levels in the order in which they are asked: from the recipe's centre outwards in ln sigma."""
-    centre = math.log(recipe.centre_milli / 1e3)
-    distances = [round(abs(math.log(level) - centre), 6) for level in noise_levels(recipe).tolist()]
-    return tuple(sorted(range(recipe.levels), key=lambda index: (distances[index], index)))
+def order_of_levels(levels: int) -> tuple[int, ...]:
+    """The indices of the levels in the order in which they are asked: from the middle outwards, the lower of two first."""
+    return tuple(sorted(range(levels), key=lambda index: (abs(2 * index - levels + 1), index)))
 
 
 def common_noise(images: Tensor, levels: int) -> Tensor:
@@ -91,12 +89,13 @@ def score(
 ) -> Scored:
     """Estimates of log p(x|label), up to a constant of the image, of `outputs` labels, each of which has a term.
 
-    `images` is uint8 (N, C, H, W). A term's score is -sum over the levels s of ln ||D(x + s n; s) - x||^2: the log likelihood of
-    residuals that are Gaussian with an unknown scale of their own at each level, in units that the temperature accounts for.
+    `images` is uint8 (N, C, H, W). A term's score is -h times the mean over the levels s of ln ||D(x + s n; s) - x||^2: a
+    Gaussian residual of m independent values and unknown scale has the log likelihood -(m/2) ln ||residual||^2, and h, the
+    recipe's `sharpness`, stands for m/2, since neighbouring pixels and levels err together.
     """
     found, calls = [], 0
     size = min(PART_IMAGES, max(1, PART_VALUES // (recipe.levels * images[0].numel())))
-    rounds = rounds_of(order_of_levels(recipe), outputs, recipe.keep_percent)
+    rounds = rounds_of(order_of_levels(recipe.levels), outputs, recipe.keep_percent)
     for some in torch.split(images, size):
         part = _Part(terms, some, recipe, device)
         found.append(race(len(some), outputs, rounds, part.ask))
@@ -132,13 +131,14 @@ def posterior(
 
 
 class _Part:
-    """Images under way: for each term the sum of -ln energy over the levels asked so far, and the calls that it took."""
+    """Images under way: for each term its score over the levels asked so far, and the calls that it took."""
 
     def __init__(self, terms: Sequence[Term], images: Tensor, recipe: TeacherRecipe, device: torch.device) -> None:
         self._terms = terms
         self._x = to_data(images).to(device)
         self._noise = common_noise(images, recipe.levels).to(device)
         self._levels = noise_levels(recipe).to(device)
+        self._gain = recipe.sharpness / recipe.levels
         self._sums = torch.zeros((len(images), len(terms)), dtype=torch.float64)
         self.calls = 0
 
@@ -148,6 +148,6 @@ class _Part:
         chosen = torch.tensor(levels, device=self._x.device)
         denoisers = [term.denoise for term in self._terms]
         energy = energies_of_asked(denoisers, asked, self._x, self._noise[:, chosen], self._levels[chosen])
-        self._sums -= energy.clamp_min(TINY).log().sum(dim=1)
+        self._sums -= self._gain * energy.clamp_min(TINY).log().sum(dim=1)
         self.calls += int(asked.sum()) * len(levels)
         return mixed_by_label(self._sums, self._terms, alive.shape[1])

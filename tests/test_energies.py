@@ -8,7 +8,8 @@ from fednode.contract import ImageShape
 from fednode.learning import energies as module
 from fednode.learning.denoiser import Denoiser
 from fednode.learning.energies import STACKED_PIXELS, WORST, energies, energies_of_asked
-from fednode.recipe import GeneratorArchitecture
+from fednode.learning.generative import Term, score
+from fednode.recipe import GeneratorArchitecture, TeacherRecipe
 
 ARCHITECTURE = GeneratorArchitecture(image=ImageShape(size=8, channels=1), channels=(8, 16), blocks=1, attention=(4,))
 LEVELS = torch.tensor([0.3, 1.0])
@@ -71,6 +72,15 @@ def test_small_batches_of_one_architecture_are_stacked_and_nothing_else_is(monke
         x, noise = seen(images)
         energies_of_asked(generators, torch.ones(images, 4, dtype=torch.bool)[:, : len(generators)], x, noise, LEVELS)
     assert calls == [4]
+
+
+def test_an_image_alone_is_scored_at_once_and_as_it_is_among_many() -> None:
+    terms = [Term(seed, 1, network(seed)) for seed in range(6)]
+    images = torch.randint(0, 256, (20, 1, 8, 8), generator=torch.Generator().manual_seed(2)).to(torch.uint8)
+    many = score(terms, images, 6, TeacherRecipe(), torch.device("cpu"))
+    alone = score(terms, images[7:8], 6, TeacherRecipe(), torch.device("cpu"))
+    assert (many.calls, alone.calls) == (20 * (6 + 5 + 4 + 5 * 3), 6 * 8)
+    assert torch.allclose(alone.scores[0], many.scores[7], atol=1e-3)
 
 
 def test_a_generator_that_nobody_asks_is_not_called() -> None:

@@ -63,6 +63,11 @@ def energies(denoise: Denoise, x: Tensor, noise: Tensor, levels: Tensor) -> Tens
     return _energies_of(torch.cat(denoised).view_as(noise) - x[:, None], levels)
 
 
+def in_one_forward(denoisers: Sequence[Denoise], noise: Tensor) -> bool:
+    """Whether all of `denoisers` see all levels of noise (N, L, C, H, W) in one stacked forward."""
+    return len(denoisers) >= STACKED_MEMBERS and _stack(denoisers, noise[:, :, 0].numel()) is not None
+
+
 def energies_of_asked(denoisers: Sequence[Denoise], asked: Tensor, x: Tensor, noise: Tensor, levels: Tensor) -> Tensor:
     """The energies (N, L, T), float64 on the CPU, of T generators for the images that `asked` (N, T) names; 1 elsewhere."""
     found = torch.ones((len(denoisers), *noise.shape[:2]), dtype=torch.float64)

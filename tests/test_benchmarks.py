@@ -58,3 +58,22 @@ def test_the_benchmark_of_generators_measures_presets_and_layouts(form: list[str
     assert found["presets"]["nano"]["images_per_second"] > 0
     assert found["layouts"]["float32, contiguous"]["ratio"] == 1
     assert found["reference"] == {"nano": {"steps_per_second": 123.25}}
+
+
+def test_the_benchmark_of_the_generative_product_measures_pruning_and_latency() -> None:
+    script = [
+        sys.executable,
+        str(ROOT / "examples" / "benchmarks" / "generative.py"),
+        "--seeds",
+        "0",
+        "--smoke",
+        "--json",
+    ]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=240, check=True)
+    found = json.loads(done.stdout)
+    assert found["quality"].keys() == {"all", "pruned", "bfloat16"}
+    assert (found["quality"]["all"]["calls"], found["quality"]["pruned"]["calls"]) == (40, 27)  # 5 + 4 + 6 times 3
+    assert all(0 <= row["accuracy"] <= 1 for row in found["quality"].values())
+    assert found["seconds"].keys() == {f"{way}, 1 threads" for way in ("all", "pruned", "bfloat16")}
+    for row in found["latency_ms"].values():
+        assert row.keys() == {"all, one by one", "pruned, one by one", "pruned, stacked"}

@@ -7,14 +7,26 @@ import pytest
 import torch
 from torch import Tensor
 
-from fednode.learning.generative import Term, common_noise, energies, noise_levels, posterior, scores
+from fednode.contract import ImageShape
+from fednode.learning.energies import energies
+from fednode.learning.generative import (
+    Term,
+    common_noise,
+    log_scores,
+    mixed_by_label,
+    noise_levels,
+    order_of_levels,
+    posterior,
+    score,
+)
 from fednode.learning.sampler import Denoise, to_data
-from fednode.recipe import TeacherRecipe
+from fednode.recipe import TeacherRecipe, teacher_recipe
 
 CPU = torch.device("cpu")
 SPREAD = 0.35
 SHAPE = (1, 3, 3)
 RECIPE = TeacherRecipe()
+ALL = TeacherRecipe(keep_percent=100)
 
 torch.set_num_threads(1)
 
@@ -65,12 +77,13 @@ def test_the_energy_of_an_exact_denoiser_is_that_of_the_closed_form() -> None:
         assert float(found[index]) == pytest.approx(float(error.square().sum()) / s**2, rel=1e-4)
 
 
-def test_levels_are_ten_from_a_fifth_to_sixteen_times_that_by_equal_factors() -> None:
-    levels = noise_levels(RECIPE).tolist()
-    assert len(levels) == 10
-    assert (levels[0], levels[-1]) == pytest.approx((0.2, 3.2))
-    factors = [after / before for before, after in pairwise(levels)]
-    assert factors == pytest.approx([16 ** (1 / 9)] * 9, rel=1e-5)
+def test_levels_are_eight_by_equal_factors_and_grow_with_the_side_of_the_image() -> None:
+    for size, low, high in ((8, 0.11, 0.93), (28, 0.385, 3.255), (64, 0.88, 7.44), (128, 0.88, 7.44)):
+        levels = noise_levels(teacher_recipe(ImageShape(size=size, channels=1))).tolist()
+        assert len(levels) == 8
+        assert (levels[0], levels[-1]) == pytest.approx((low, high))
+        factors = [after / before for before, after in pairwise(levels)]
+        assert factors == pytest.approx([(93 / 11) ** (1 / 7)] * 7, rel=1e-5)
 
 
 def test_an_answer_does_not_depend_on_the_images_beside_it() -> None:
@@ -109,22 +122,68 @@ def test_a_label_with_two_donors_explains_what_either_of_them_explains() -> None
     assert (answer == truth.clamp(max=2)).float().mean() > 0.8
 
 
-def test_donors_are_mixed_by_their_counts_before_levels_are_normalised() -> None:
-    terms = [Term(0, 3, exact(means(1)[0])), Term(0, 1, exact(means(1)[0])), Term(1, 5, exact(means(1)[0]))]
-    energy = torch.tensor([[[1.0, 2.0, 4.0], [9.0, 3.0, 1.0]]], dtype=torch.float64)
-    mixed = [-math.log(0.75 * math.exp(-a) + 0.25 * math.exp(-b)) for a, b in ((1, 2), (9, 3))]
-    # of two labels each level's energies are one spread above and one below their mean
-    expected = [1.0 - 1.0, -1.0 + 1.0]
-    assert mixed[0] < 4
-    assert mixed[1] > 1
-    assert scores(energy, terms, 2)[0].tolist() == pytest.approx(expected, abs=1e-9)
+def test_donors_of_a_label_are_one_mixture_weighted_by_their_counts() -> None:
+    dummy = exact(means(1)[0])
+    terms = [Term(1, 3, dummy), Term(0, 5, dummy), Term(1, 1, dummy)]
+    sums = torch.tensor([[1.0, 2.5, 2.0], [-300.0, -301.0, -900.0]], dtype=torch.float64)
+    found = mixed_by_label(sums, terms, 2).tolist()
+    assert found[0] == pytest.approx([2.5, math.log(0.75 * math.exp(1.0) + 0.25 * math.exp(2.0))])
+    assert found[1] == pytest.approx([-301.0, -300.0 + math.log(0.75)])
 
 
-def test_each_level_counts_alike_whatever_its_scale() -> None:
-    terms = [Term(label, 1, exact(means(1)[0])) for label in range(3)]
-    energy = torch.rand((5, 4, 3), generator=torch.Generator().manual_seed(3), dtype=torch.float64) / 100
-    scaled = energy * torch.tensor([1.0, 0.1, 3.0, 0.01], dtype=torch.float64)[None, :, None]
-    assert torch.allclose(scores(energy, terms, 3), scores(scaled, terms, 3))
+def test_a_label_gains_nothing_from_having_more_donors_than_others() -> None:
+    around = means(3)
+    pixels, _ = images(around, 20)
+    near = [exact(around[2] + 0.01 * shift) for shift in range(4)]
+    lone = [Term(0, 10, exact(around[0])), Term(1, 10, exact(around[1]))]
+    one = log_scores([*lone, Term(2, 40, near[0])], pixels, 3, ALL, CPU)
+    many = log_scores([*lone, *(Term(2, 10, denoise) for denoise in near)], pixels, 3, ALL, CPU)
+    assert float((many - one)[:, 2].abs().max()) < 1.0
+    assert torch.equal(many[:, :2], one[:, :2])
+
+
+def test_scores_are_minus_the_mean_logarithm_of_the_energies_over_the_levels_times_the_sharpness() -> None:
+    around = means(2)
+    pixels, _ = images(around, 3)
+    found = log_scores([Term(i, 5, exact(mean)) for i, mean in enumerate(around)], pixels, 2, ALL, CPU)
+    noise = common_noise(pixels, 8)
+    for image, x in enumerate(to_data(pixels)):
+        for label, mean in enumerate(around):
+            expected = 0.0
+            for level, s in enumerate(0.11 * (93 / 11) ** (k / 7) for k in range(8)):
+                error = (s**2 * (mean - x) + SPREAD**2 * s * noise[image, level]) / (SPREAD**2 + s**2)
+                expected -= 16 / 8 * math.log(float(error.square().sum()) / s**2)
+            assert float(found[image, label]) == pytest.approx(expected, abs=1e-3)
+
+
+def test_with_all_labels_kept_a_score_does_not_depend_on_the_other_labels() -> None:
+    around = means(5)
+    pixels, _ = images(around, 4)
+    terms = [Term(i, 5, exact(mean)) for i, mean in enumerate(around)]
+    five, two = log_scores(terms, pixels, 5, ALL, CPU), log_scores(terms[:2], pixels, 2, ALL, CPU)
+    assert torch.equal(five[:, :2], two)
+
+
+def test_levels_are_asked_from_the_middle_outwards() -> None:
+    assert order_of_levels(5) == (2, 1, 3, 0, 4)
+    assert order_of_levels(4) == (1, 2, 0, 3)
+
+
+def test_pruned_answers_are_those_of_all_levels_for_half_of_the_calls() -> None:
+    around = [1.6 * mean for mean in means(10)]
+    pixels, _ = images(around, 30)
+    terms = [Term(i, 10, exact(mean)) for i, mean in enumerate(around)]
+    every, pruned = score(terms, pixels, 10, ALL, CPU), score(terms, pixels, 10, RECIPE, CPU)
+    assert every.calls == 80 * len(pixels)
+    assert pruned.calls == 38 * len(pixels)  # 10 + 7 + 5 + 4 + 4 times 3
+    assert (every.scores.argmax(1) == pruned.scores.argmax(1)).float().mean() > 0.95
+
+
+def test_calls_count_each_donor_of_a_label_that_is_left() -> None:
+    around = means(2)
+    pixels, _ = images(around, 5)
+    terms = [Term(0, 1, exact(around[0])), Term(0, 1, exact(around[0])), Term(1, 1, exact(around[1]))]
+    assert score(terms, pixels, 2, RECIPE, CPU).calls == 8 * 3 * 10
 
 
 def test_a_single_label_is_certain() -> None:

@@ -2,7 +2,8 @@
 
 Rule 1: the noise follows from constants and the image alone and is common to all labels, so an answer depends neither on the
         other images nor on who asks.
-Rule 2: levels and temperature are constants of the recipe.
+Rule 2: levels, pruning and temperature are constants of the recipe.
+Rule 3: a label's score follows from its own generators alone; another label's can only spare it calls.
 """
 
 import math
@@ -13,14 +14,16 @@ from hashlib import sha256
 import torch
 from torch import Tensor
 
+from fednode.learning.energies import energies_of_asked, in_one_forward
+from fednode.learning.halving import race, rounds_of
 from fednode.learning.sampler import Denoise, to_data
 from fednode.learning.seeds import seed_of
 from fednode.recipe import TeacherRecipe
 
 NOISE_DOMAIN = b"fednode/product-noise/v1\0"
-PASS = 256
+PART_VALUES = 1 << 21
+PART_IMAGES = 512
 TINY = 1e-30
-WORST = 1e12  # far above the energy of any image, and far below where float32 ends
 
 Progress = Callable[[int, int], None]
 
@@ -34,10 +37,23 @@ class Term:
     denoise: Denoise
 
 
+@dataclass(frozen=True)
+class Scored:
+    """Scores (N, K), float64, and how many network calls, each of one image at one level, they took together."""
+
+    scores: Tensor
+    calls: int
+
+
 def noise_levels(recipe: TeacherRecipe) -> Tensor:
     """(L,) levels in data units, equally spaced in ln sigma, both ends included."""
     low, high = recipe.sigma_min_milli / 1e3, recipe.sigma_max_milli / 1e3
     return torch.linspace(math.log(low), math.log(high), recipe.levels, dtype=torch.float64).exp().float()
+
+
+def order_of_levels(levels: int) -> tuple[int, ...]:
+    """The indices of the levels in the order in which they are asked: from the middle outwards, the lower of two first."""
+    return tuple(sorted(range(levels), key=lambda index: (abs(2 * index - levels + 1), index)))
 
 
 def common_noise(images: Tensor, levels: int) -> Tensor:
@@ -47,30 +63,58 @@ def common_noise(images: Tensor, levels: int) -> Tensor:
     return torch.stack([torch.randn((levels, *images.shape[1:]), generator=g) for g in generators])
 
 
-@torch.no_grad()
-def energies(denoise: Denoise, x: Tensor, noise: Tensor, levels: Tensor) -> Tensor:
-    """||D(x + s n; s) - x||^2 / s^2 for each level s: (N, L), from x (N, C, H, W) in data units and noise (N, L, C, H, W).
+def mixed_by_label(sums: Tensor, terms: Sequence[Term], outputs: int) -> Tensor:
+    """log p(x|label) up to a constant, (N, K), from that of each term, (N, T).
 
-    Integrated over ln s this is minus the log likelihood of x, up to a constant that all generators share (2110.00473). A
-    network that overflows explains nothing: its energy is WORST.
+    Several donors of a label are one mixture, p(x|c) = sum_k (n_kc / n_c) p_k(x|c), over the image and not level by level: a
+    minimum at each level would favour labels with more donors.
     """
-    count, depth = noise.shape[:2]
-    sigma = levels.repeat(count)
-    noisy = (x[:, None] + levels[:, None, None, None] * noise).flatten(0, 1)
-    error = denoise(noisy, sigma).view_as(noise) - x[:, None]
-    energy = error.square().sum((2, 3, 4)).view(count, depth) / levels**2
-    return energy.nan_to_num(nan=WORST, posinf=WORST).clamp_max(WORST)
+    labels = torch.tensor([term.label for term in terms])
+    counts = torch.tensor([max(term.count, 1) for term in terms], dtype=torch.float64)
+    totals = torch.zeros(outputs, dtype=torch.float64).scatter_add(0, labels, counts)
+    weighted = sums + (counts / totals[labels]).log()
+    columns = labels.expand(len(sums), -1)
+    top = weighted.new_full((len(sums), outputs), -torch.inf).scatter_reduce(1, columns, weighted, "amax")
+    share = torch.zeros_like(top).scatter_add(1, columns, (weighted - top[:, labels]).exp())
+    return top + share.log()
 
 
-def scores(energy: Tensor, terms: Sequence[Term], outputs: int) -> Tensor:
-    """Log p(x|label) up to a constant, (N, K), from the energies of each term, (N, L, terms).
+def score(
+    terms: Sequence[Term],
+    images: Tensor,
+    outputs: int,
+    recipe: TeacherRecipe,
+    device: torch.device,
+    progress: Progress | None = None,
+) -> Scored:
+    """Estimates of log p(x|label), up to a constant of the image, of `outputs` labels, each of which has a term.
 
-    Several donors of a label: a softmin weighted by their counts, from p(x|c) = sum_k (n_kc / n_c) p_k(x|c). Then each level is
-    divided by the spread (standard deviation) of its energies over the labels, and the levels are added up.
+    `images` is uint8 (N, C, H, W). A term's score is -h times the mean over the levels s of ln ||D(x + s n; s) - x||^2: a
+    Gaussian residual of m independent values and unknown scale has the log likelihood -(m/2) ln ||residual||^2, and h, the
+    recipe's `sharpness`, stands for m/2, since neighbouring pixels and levels err together.
     """
-    by_label = torch.stack([_softmin(energy, terms, label) for label in range(outputs)], dim=2)
-    spread = by_label.std(dim=2, correction=0, keepdim=True).clamp_min(TINY)
-    return -((by_label - by_label.mean(dim=2, keepdim=True)) / spread).sum(dim=1)
+    found, calls = [], 0
+    size = min(PART_IMAGES, max(1, PART_VALUES // (recipe.levels * images[0].numel())))
+    rounds = rounds_of(order_of_levels(recipe.levels), outputs, recipe.keep_percent)
+    for some in torch.split(images, size):
+        part = _Part(terms, some, recipe, device)
+        found.append(race(len(some), outputs, rounds, part.ask))
+        calls += part.calls
+        if progress:
+            progress(sum(len(scores) for scores in found), len(images))
+    return Scored(torch.cat(found), calls)
+
+
+def log_scores(
+    terms: Sequence[Term],
+    images: Tensor,
+    outputs: int,
+    recipe: TeacherRecipe,
+    device: torch.device,
+    progress: Progress | None = None,
+) -> Tensor:
+    """The scores (N, K), float64, of `score`, which no temperature has touched: probabilities are softmax(scores / T)."""
+    return score(terms, images, outputs, recipe, device, progress).scores
 
 
 def posterior(
@@ -82,19 +126,40 @@ def posterior(
     progress: Progress | None = None,
 ) -> Tensor:
     """Probabilities (N, K), float64, of `outputs` labels, each of which has a term, for uint8 images (N, C, H, W)."""
-    levels = noise_levels(recipe).to(device)
-    answers = []
-    for part in torch.split(images, max(1, PASS // recipe.levels)):
-        x, noise = to_data(part).to(device), common_noise(part, recipe.levels).to(device)
-        energy = torch.stack([energies(term.denoise, x, noise, levels) for term in terms], dim=2)
-        answers.append(scores(energy.double().cpu(), terms, outputs))
-        if progress:
-            progress(sum(len(answer) for answer in answers), len(images))
-    return torch.softmax(torch.cat(answers) / (recipe.temperature_milli / 1e3), dim=1)
+    scores = log_scores(terms, images, outputs, recipe, device, progress)
+    return torch.softmax(scores / (recipe.temperature_milli / 1e3), dim=1)
 
 
-def _softmin(energy: Tensor, terms: Sequence[Term], label: int) -> Tensor:
-    """(N, L): -log of the mean of exp(-energy) over the label's terms, weighted by their counts."""
-    members = [index for index, term in enumerate(terms) if term.label == label]
-    counts = torch.tensor([max(terms[index].count, 1) for index in members], dtype=torch.float64)
-    return -torch.logsumexp(-energy[:, :, members] + (counts / counts.sum()).log(), dim=2)
+class _Part:
+    """Images under way: for each term its score over the levels asked so far, and the calls that it took.
+
+    What fits in one stacked forward is computed at once, which costs less than a forward for each round.
+    """
+
+    def __init__(self, terms: Sequence[Term], images: Tensor, recipe: TeacherRecipe, device: torch.device) -> None:
+        self._terms = terms
+        self._x = to_data(images).to(device)
+        self._noise = common_noise(images, recipe.levels).to(device)
+        self._levels = noise_levels(recipe).to(device)
+        self._gain = recipe.sharpness / recipe.levels
+        self._sums = torch.zeros((len(images), len(terms)), dtype=torch.float64)
+        self.calls = 0
+        self._known = None
+        if in_one_forward([term.denoise for term in terms], self._noise):
+            everything = torch.ones_like(self._sums, dtype=torch.bool)
+            self._known = self._energies(everything, tuple(range(recipe.levels)))
+
+    def ask(self, alive: Tensor, levels: tuple[int, ...]) -> Tensor:
+        """The sums by label (N, K), after the terms of the labels `alive` (N, K) were asked at these levels too."""
+        if self._known is None:
+            energy = self._energies(alive[:, [term.label for term in self._terms]], levels)
+        else:
+            energy = self._known[:, list(levels)]
+        self._sums -= self._gain * energy.clamp_min(TINY).log().sum(dim=1)
+        return mixed_by_label(self._sums, self._terms, alive.shape[1])
+
+    def _energies(self, asked: Tensor, levels: tuple[int, ...]) -> Tensor:
+        self.calls += int(asked.sum()) * len(levels)
+        chosen = torch.tensor(levels, device=self._x.device)
+        denoisers = [term.denoise for term in self._terms]
+        return energies_of_asked(denoisers, asked, self._x, self._noise[:, chosen], self._levels[chosen])

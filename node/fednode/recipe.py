@@ -235,7 +235,7 @@ PRESETS: dict[Preset, PresetSettings] = {
 
 
 def default_preset(image: ImageShape) -> Preset:
-    """The preset that two CPU cores fit in minutes; `m` and `paper` are for accelerators and are asked for by name."""
+    """The preset for CPU cores: minutes a label up to 32 px, an hour beyond. `m` and `paper` are for accelerators, by name."""
     if image.size <= 12:
         return "nano"
     return "xs" if image.size <= 32 else "s"

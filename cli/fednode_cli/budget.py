@@ -25,9 +25,10 @@ def budget(
     peers: PeersFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure for a few seconds how fast this machine fits, and print the count to give to `fednode start --fit-images`.
+    """Measure how many images a fit sees in so many minutes.
 
-    What the machine does meanwhile counts: measure while it is as busy as it will be.
+    Prints the count to give to `fednode start --fit-images`, from a fit of a few seconds. What the machine does meanwhile counts:
+    measure while it is as busy as it will be.
     """
     settings = connect.settings({"peers": peers, "preset": preset})
     image = load(settings.peers, None).contract.image

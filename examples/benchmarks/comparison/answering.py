@@ -24,12 +24,13 @@ from comparison.making import Making
 from comparison.shelf import Record, key_of
 from fednode.learning import expert as experts
 from fednode.learning.augment import augment
-from fednode.learning.generative import Term, posterior
+from fednode.learning.generative import Term, posterior, score
 from fednode.learning.sampler import to_data
 from fednode.learning.seeds import seed_of
 from fednode.recipe import ExpertArchitecture, ExpertRecipe, expert_architecture
 
 NEVER = -1e4
+COUNTED = 64
 TINY = 1e-30
 ANSWERS_VERSION = 1
 CHUNK = 100
@@ -68,9 +69,7 @@ class Answering:
         making, recipe = self.making, self.making.recipes.expert.teacher
 
         def make() -> Table:
-            covered = making.covered
-            donors = [(covered.index(label), donor) for label, them in making.donors().items() for donor in them]
-            terms = [Term(label, donor.count, donor.denoiser) for label, donor in donors]
+            covered, terms = making.covered, self._terms()
             parts = torch.split(self._images(), CHUNK)
             bar = making.show("generative product", len(parts))
 
@@ -82,6 +81,17 @@ class Answering:
 
         generators: list[Any] = [[one.record["digest"], one.label, one.images] for one in making.generators]
         return self._kept("generative", {"generators": generators, "teacher": recipe.digest}, make)
+
+    def generative_calls(self) -> float:
+        """Network calls an image of the generative product, counted on a few images."""
+        making, some = self.making, self._images()[:COUNTED]
+        recipe, device = making.recipes.expert.teacher, making.crew.session.device
+        return score(self._terms(), some, len(making.covered), recipe, device).calls / len(some)
+
+    def _terms(self) -> list[Term]:
+        covered = self.making.covered
+        donors = [(covered.index(label), donor) for label, them in self.making.donors().items() for donor in them]
+        return [Term(label, donor.count, donor.denoiser) for label, donor in donors]
 
     def pooled(self) -> Answers:
         """The expert's network on the training images of all nodes in one place."""
@@ -107,7 +117,7 @@ class Answering:
         device = making.crew.session.device
 
         def prepare(images: Tensor) -> Tensor:
-            moved = to_data(augment(images, recipe.shift, recipe.dihedral).to(device))
+            moved = to_data(augment(images, recipe).to(device))
             return moved.contiguous(memory_format=torch.channels_last)
 
         def make() -> Table:

@@ -40,7 +40,7 @@ class Row:
     validation: Probabilities
     test: Probabilities
     bytes: dict[str, int]
-    calls: int
+    calls: float
     seconds: float
     chosen: str = ""
 
@@ -129,8 +129,7 @@ class Rows:
     def _generative(self) -> Row:
         answers = self._answering.generative()
         moved = wire.exchanged(_sizes(self._fits), len(self.making.draw.nodes))
-        calls = self.making.recipes.expert.teacher.levels * len(self._fits)
-        return _single(answers, moved, calls, self._spent([], answers))
+        return _single(answers, moved, self._answering.generative_calls(), self._spent([], answers))
 
     def _both(self) -> Row:
         """The mean of the log probabilities of the two products."""
@@ -188,7 +187,7 @@ def _goodness(probabilities: Probabilities, held: Evaluated) -> tuple[float, flo
     return float(np.mean(recalls)), float(np.mean(np.log(np.maximum(given, FLOOR))))
 
 
-def _single(answers: Answers, moved: dict[str, int], calls: int, seconds: float) -> Row:
+def _single(answers: Answers, moved: dict[str, int], calls: float, seconds: float) -> Row:
     """A row whose predictors answer one by one."""
     return Row(_softmax(answers.validation), _softmax(answers.test), moved, calls, seconds)
 

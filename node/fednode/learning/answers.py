@@ -19,7 +19,7 @@ from torch import Tensor
 from fednode.errors import FednodeError
 from fednode.learning import dataset, evaluation, pictures
 from fednode.learning.expert import logits
-from fednode.learning.generative import Term, posterior
+from fednode.learning.generative import Scored, Term, probabilities, score
 from fednode.learning.images import BadImageError, decode
 from fednode.learning.product import product_of_experts
 from fednode.learning.requests import Evaluate, NamedImage, Predict, Product
@@ -34,7 +34,7 @@ class Answered:
 
     probabilities: npt.NDArray[np.float64]
     seconds: float
-    calls: int
+    calls: float
 
 
 class UnanswerableError(FednodeError):
@@ -126,10 +126,11 @@ def _answered(
         product = product_of_experts(single).numpy()
         answers["experts"] = Answered(product, time.perf_counter() - began, len(single))
     if request.generators:
-        calls = request.recipe.teacher.levels * len(generative_terms(request, session))
+        generative_terms(request, session)
         began = time.perf_counter()
-        product = _generative(request, session, images, report).numpy()
-        answers["generative"] = Answered(product, time.perf_counter() - began, calls)
+        scored = _scored(request, session, images, report)
+        product = probabilities(scored.scores, request.recipe.teacher).numpy()
+        answers["generative"] = Answered(product, time.perf_counter() - began, scored.calls / len(images))
     return single, answers
 
 
@@ -145,11 +146,13 @@ def _probabilities(
 
 
 def _generative(request: Product, session: Session, images: Tensor, report: Report) -> Tensor:
+    return probabilities(_scored(request, session, images, report).scores, request.recipe.teacher)
+
+
+def _scored(request: Product, session: Session, images: Tensor, report: Report) -> Scored:
     terms = generative_terms(request, session)
     outputs, teacher = len(request.labels), request.recipe.teacher
-    return posterior(
-        terms, images, outputs, teacher, session.device, lambda done, total: report("generative", done, total)
-    )
+    return score(terms, images, outputs, teacher, session.device, lambda done, total: report("generative", done, total))
 
 
 def _decode(named: NamedImage, request: Predict) -> npt.NDArray[np.uint8] | str:

@@ -126,7 +126,11 @@ def posterior(
     progress: Progress | None = None,
 ) -> Tensor:
     """Probabilities (N, K), float64, of `outputs` labels, each of which has a term, for uint8 images (N, C, H, W)."""
-    scores = log_scores(terms, images, outputs, recipe, device, progress)
+    return probabilities(log_scores(terms, images, outputs, recipe, device, progress), recipe)
+
+
+def probabilities(scores: Tensor, recipe: TeacherRecipe) -> Tensor:
+    """softmax(scores / T) at the recipe's temperature, for scores (N, K)."""
     return torch.softmax(scores / (recipe.temperature_milli / 1e3), dim=1)
 
 

@@ -266,7 +266,9 @@ def test_start_hands_its_flags_to_the_daemon_and_ends_with_its_code(
     monkeypatch.setenv("FEDNODE_DEVICE", "cpu")
     monkeypatch.setenv("FEDNODE_THREADS", "9")
     line = "start --peers p.yaml --data folder:d --labels melanoma,nevus --listen 127.0.0.1:0 --threads 2"
-    assert run([*line.split(), "--gather-deadline", "1.5", "--skip-bad", "--preset", "nano"]) == 12
+    assert (
+        run([*line.split(), "--gather-deadline", "1.5", "--skip-bad", "--preset", "nano", "--max-latency", "20"]) == 12
+    )
     [(home, settings)] = started
     assert home.root == made
     assert settings == Settings(
@@ -280,6 +282,7 @@ def test_start_hands_its_flags_to_the_daemon_and_ends_with_its_code(
         gather_deadline=1.5,
         skip_bad=True,
         preset="nano",
+        max_latency=20,
     )
 
 

@@ -29,6 +29,7 @@ def test_the_defaults_are_the_documented_ones(home: Home) -> None:
         skip_bad=False,
         preset=None,
         idle_timeout=600,
+        max_latency=None,
     )
     assert 1 <= settings.threads <= 4
 
@@ -45,6 +46,7 @@ EXAMPLES = {
     "skip_bad": ("true", True),
     "preset": ("xs", "xs"),
     "idle_timeout": ("7", 7),
+    "max_latency": ("2.5", 2.5),
 }
 
 

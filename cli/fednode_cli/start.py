@@ -24,6 +24,9 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
     ] = None,
     skip_bad: SkipBad = False,
     preset: Annotated[str | None, typer.Option(metavar="PRESET", help="The size of the generators.")] = None,
+    max_latency: Annotated[
+        float | None, typer.Option(metavar="MS", help="Answer with nothing slower an image than this.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the daemon runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -42,6 +45,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
         "gather_deadline": gather_deadline,
         "skip_bad": skip_bad or None,
         "preset": preset,
+        "max_latency": max_latency,
     }
     settings, own, home = connect.settings(flags), connect.identity().peer_id, connect.home()
     ensure_home(home)

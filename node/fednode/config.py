@@ -209,6 +209,7 @@ class Settings(BaseModel):
 
     `data` is where the own images are (None: this node has none), and `labels` which of them to keep (None: all).
     `preset` is the size of the generators (None: by the size of images). Workers that idle for `idle_timeout` end.
+    `max_latency` bounds what the node may choose to answer with, in milliseconds an image (None: whatever is best).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -224,6 +225,7 @@ class Settings(BaseModel):
     skip_bad: bool = False
     preset: Preset | None = None
     idle_timeout: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] = 600
+    max_latency: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] | None = None
 
 
 KEYS = tuple(Settings.model_fields)

@@ -1,13 +1,13 @@
-"""The ops that answer: predict and evaluate, by the product of experts and the generative product.
+"""The ops that answer: predict and evaluate, by the product of experts, the generative product, and the product of both.
 
 Rule: a product answers for the covered labels alone, and only if everything that it needs is there; else it is unanswerable.
 """
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +15,18 @@ import torch
 from torch import Tensor
 
 from fednode.errors import FednodeError
+from fednode.grid import CELLS, PLAIN_MILLI, Cell, levels_of
 from fednode.learning import dataset, evaluation, pictures
 from fednode.learning.expert import logits
 from fednode.learning.generative import Term, posterior
 from fednode.learning.images import BadImageError, decode
-from fednode.learning.product import product_of_experts
-from fednode.learning.requests import Evaluate, NamedImage, Predict, Product
+from fednode.learning.product import log_probabilities, product_of_both, product_of_experts, tempered
+from fednode.learning.requests import Evaluate, NamedImage, Predict, Product, Way
 from fednode.learning.session import Report, Session
 
 Result = dict[str, Any]
+
+PARTS: tuple[Literal["experts"], Literal["generative"]] = ("experts", "generative")
 
 
 class UnanswerableError(FednodeError):
@@ -34,7 +37,12 @@ def predict(request: Predict, session: Session, report: Report) -> Result:
     """For each image the likeliest label and all probabilities, or what is wrong with the image."""
     decoded = [_decode(one, request) for one in request.images]
     good = [one for one in decoded if isinstance(one, np.ndarray)]
-    probabilities = iter(_probabilities(request, session, good, report)) if good else iter(())
+    found: list[list[float]] = []
+    if good:
+        images = torch.from_numpy(np.stack(good))
+        logs = log_answers(request, session, images, Cell(request.product, request.levels), report)
+        found = tempered(logs, request.temperature_milli).tolist()
+    probabilities = iter(found)
     return {
         "answers": [
             {"name": named.name, "error": one}
@@ -55,7 +63,11 @@ def evaluate(request: Evaluate, session: Session, report: Report) -> Result:
         raise UnanswerableError("No image of the data has a covered label.")
     images, targets = torch.from_numpy(test.images[covered]), targets[covered]
     single = expert_logits(request, session, images)
-    answers = _products(request, session, images, single, report)
+    logs = _products(request, session, images, single, report)
+    answers = {name: tempered(found, PLAIN_MILLI).numpy() for name, found in logs.items()}
+    chosen = None
+    if request.chosen:
+        chosen = evaluation.metrics(_in_way(request.chosen, request, session, images, logs, report), targets)
     confusion = {name: evaluation.confusion(p, targets).tolist() for name, p in answers.items()}
     if request.confusion_png:
         pictures.draw_confusion(Path(request.confusion_png), confusion, request.labels)
@@ -67,9 +79,35 @@ def evaluate(request: Evaluate, session: Session, report: Report) -> Result:
             for one, f in zip(request.experts, single, strict=True)
         ],
         "products": {name: evaluation.metrics(p, targets) for name, p in answers.items()},
+        "chosen": chosen,
         "confusion": confusion,
         "uncovered_images": int((~covered).sum()),
     }
+
+
+def log_answers(request: Product, session: Session, images: Tensor, cell: Cell, report: Report) -> Tensor:
+    """Log probabilities (N, K), float64, of the covered labels for uint8 images (N, C, H, W), as this cell answers.
+
+    Raises UnanswerableError if a part of the product is missing.
+    """
+    if cell.product == "both":
+        experts, generative = (log_answers(request, session, images, Cell(p, cell.levels), report) for p in PARTS)
+        return product_of_both(experts, generative)
+    if cell.product == "experts":
+        if not request.experts:
+            raise UnanswerableError("There is no expert to answer.")
+        return log_probabilities(product_of_experts(expert_logits(request, session, images)))
+    terms, teacher = generative_terms(request, session), levels_of(request.recipe.teacher, cell.levels)
+    return log_probabilities(
+        posterior(
+            terms,
+            images,
+            len(request.labels),
+            teacher,
+            session.device,
+            lambda done, total: report("generative", done, total),
+        )
+    )
 
 
 def expert_logits(request: Product, session: Session, images: Tensor) -> list[Tensor]:
@@ -99,32 +137,26 @@ def generative_terms(request: Product, session: Session) -> list[Term]:
 
 def _products(
     request: Evaluate, session: Session, images: Tensor, single: Sequence[Tensor], report: Report
-) -> dict[str, npt.NDArray[np.float64]]:
-    answers = {}
+) -> dict[str, Tensor]:
+    """The log probabilities of each product that can answer; `single` are the logits of each expert."""
+    found = {}
     if single:
-        answers["experts"] = product_of_experts(single).numpy()
+        found["experts"] = log_probabilities(product_of_experts(single))
     if request.generators:
-        answers["generative"] = _generative(request, session, images, report).numpy()
-    return answers
+        found["generative"] = log_answers(request, session, images, CELLS["generative"], report)
+    if len(found) == len(PARTS):
+        found["both"] = product_of_both(found["experts"], found["generative"])
+    return found
 
 
-def _probabilities(
-    request: Predict, session: Session, images: Sequence[npt.NDArray[np.uint8]], report: Report
-) -> list[list[float]]:
-    stack = torch.from_numpy(np.stack(images))
-    if request.product == "generative":
-        return _generative(request, session, stack, report).tolist()
-    if not request.experts:
-        raise UnanswerableError("There is no expert to answer.")
-    return product_of_experts(expert_logits(request, session, stack)).tolist()
-
-
-def _generative(request: Product, session: Session, images: Tensor, report: Report) -> Tensor:
-    terms = generative_terms(request, session)
-    outputs, teacher = len(request.labels), request.recipe.teacher
-    return posterior(
-        terms, images, outputs, teacher, session.device, lambda done, total: report("generative", done, total)
-    )
+def _in_way(
+    way: Way, request: Evaluate, session: Session, images: Tensor, logs: Mapping[str, Tensor], report: Report
+) -> npt.NDArray[np.float64]:
+    """The probabilities (N, K) of a way to answer; what is in `logs` is not computed again."""
+    found = logs.get(way.product) if way.levels == "all" else None
+    if found is None:
+        found = log_answers(request, session, images, Cell(way.product, way.levels), report)
+    return tempered(found, way.temperature_milli).numpy()
 
 
 def _decode(named: NamedImage, request: Predict) -> npt.NDArray[np.uint8] | str:

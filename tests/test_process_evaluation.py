@@ -18,15 +18,22 @@ def counted(node: Node) -> list[str]:
     return found
 
 
-def test_a_peer_whose_expert_does_not_come_is_waited_for_until_the_deadline() -> None:
+def test_a_peer_whose_expert_does_not_come_is_waited_for_until_the_deadline_and_what_is_slow_is_not_taken() -> None:
     with Federation(SILOS) as federation:
         a, b, c = federation["a"], federation["b"], federation["c"]
         c.pull("hold-expert")
-        federation.start(FEDNODE_GATHER_DEADLINE=3)
+        for node in (a, b, c):
+            node.pull("best", "both")
+        federation.start(FEDNODE_GATHER_DEADLINE=3, FEDNODE_MAX_LATENCY=4)
         federation.until(lambda: a.status()["evaluation"]["lacking"] == ["c"], "A lacks the expert of C")
         for node in (a, b):
             federation.until(lambda node=node: counted(node) == ["a", "b"], "A and B have scored without it")
-            assert node.predict()["chosen_by"] == "federated evaluation"
+            answer = node.predict()
+            assert (answer["product"], answer["chosen_by"]) == ("experts", "federated evaluation")
+            assert node.predict("both")["product"] == "both"
+        measured = a.client.evaluate_federation()
+        assert measured["cells"]["both"]["value"] == 1
+        assert measured["latency_ms"]["both"] == 6  # more than what the operator allows
         c.release("hold-expert")
         for node in (a, b, c):
             federation.until(lambda node=node: counted(node) == ["a", "b", "c"], "all have scored the whole product")

@@ -8,8 +8,8 @@ Rule 3: tests steer it by files in STANDIN_DIR, where it also tells what it was 
 
 A steering file is named ACTION-OP or ACTION-OP-LABEL (`hold-expert`, `crash-fit-three`). While `hold` is there, the op waits;
 `crash`, `kill`, `memory` and `data` are used up by the op that they break; `bad` marks weights, which then fail the check;
-`fail` lets an audit fail. While `hold-ready` is there, workers that start do not say that they are ready. It imports the standard
-library alone and starts in a few hundredths of a second.
+`fail` lets an audit fail. While `hold-ready` is there, workers that start do not say that they are ready. `best` names the cell
+that a score finds best. It imports the standard library alone and starts in a few hundredths of a second.
 """
 
 import base64

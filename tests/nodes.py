@@ -22,7 +22,7 @@ from fednode_crypto.identity import Identity, PeerId
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = os.pathsep.join(str(ROOT / name) for name in ("node", "crypto", "cli", "protos"))
 STANDIN = shlex.join([sys.executable, "-S", "-E", str(ROOT / "tests" / "standin_worker.py")])
-IMAGES = 24
+IMAGES = 40  # of which 5 are held out, the least that are scored
 PATIENCE_SECONDS = 60.0
 WINDOW = 64
 WINDOWS = 60

@@ -8,8 +8,8 @@ Rule 3: tests steer it by files in STANDIN_DIR, where it also tells what it was 
 
 A steering file is named ACTION-OP or ACTION-OP-LABEL (`hold-expert`, `crash-fit-three`). While `hold` is there, the op waits;
 `crash`, `kill`, `memory` and `data` are used up by the op that they break; `bad` marks weights, which then fail the check;
-`fail` lets an audit fail. While `hold-ready` is there, workers that start do not say that they are ready. It imports the standard
-library alone and starts in a few hundredths of a second.
+`fail` lets an audit fail. While `hold-ready` is there, workers that start do not say that they are ready. `best` names the cell
+that a score finds best. It imports the standard library alone and starts in a few hundredths of a second.
 """
 
 import base64
@@ -258,9 +258,36 @@ def evaluate(request: Document) -> Document:
         "labels": labels,
         "experts": [{"digest": one["digest"], **METRICS} for one in request["experts"]],
         "products": dict.fromkeys(products, product_metrics(labels)),
+        "chosen": METRICS,
         "confusion": dict.fromkeys(products, [[0] * len(labels)] * len(labels)),
         "uncovered_images": sum(len(images) for label, images in found.items() if label not in labels),
     }
+
+
+CELLS = ("both", "experts", "generative", "generative-high", "generative-low")
+LOSSES = [9_000_000, 1_000_000, 5_000_000, 6_000_000, 7_000_000]
+
+
+@op
+def score(request: Document) -> Document:
+    """Every held-out image is answered rightly by the cell in STANDIN_DIR/best, else by experts; by others all but one."""
+    check_product(request)
+    spec, best = request["spec"], FOLDER / "best"
+    told = best.read_text() if best.exists() else "experts"
+    scores = [{"cell": cell, "rows": [score_row(request, *own, cell == told) for own in spec["own"]]} for cell in CELLS]
+    return {
+        "scores": scores if spec["own"] else [],
+        "latency": dict(zip(CELLS, (6.0, 1.0, 5.0, 3.0, 2.0), strict=True)),
+    }
+
+
+def score_row(request: Document, label: str, digest: str, right: bool) -> Document:
+    """Five images; fails unless the own images are those of the spec."""
+    check_images({**request, "labels": request["contract_labels"]}, label, digest)
+    own = request["labels"].index(label)
+    other = (own + 1) % len(request["labels"])
+    answered = [[own, 5]] if right else sorted([[own, 4], [other, 1]])
+    return {"label": label, "answered": answered, "losses": LOSSES}
 
 
 @op

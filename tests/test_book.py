@@ -14,6 +14,7 @@ from fednode.book import Book, BookLimits, News
 from fednode.catalogue import FRESH_SECONDS, MAX_JUMP, Catalogue
 from fednode.contract import Contract, ImageShape
 from fednode.errors import PeerError, RefusedError, StorageError
+from fednode.evaluation import Evaluation, Row, Scores
 from fednode.ledger import Ledger
 from fednode.lineage import Pair
 from fednode.manifest import LabelCount, Manifest
@@ -99,7 +100,7 @@ def receipt(by: Identity, revoked: Sequence[PeerId] = (), created: int = NOW) ->
 
 def view(book: Book) -> tuple[object, ...]:
     """All that a book says."""
-    return book.roster, book.word(), book.receipts(), book.news(), book.unconfirmed()
+    return book.roster, book.word(), book.receipts(), book.evaluations(), book.news(), book.unconfirmed()
 
 
 def refusal(book: Book, news: News) -> str:
@@ -756,3 +757,113 @@ def test_a_full_disk_keeps_nothing_and_memory_says_the_same_as_the_disk(
         assert view(book) == before
     monkeypatch.delenv("FEDNODE_FAILPOINT")
     assert view(home.open()) == view(book)
+
+
+def evaluation(
+    by: Identity, *parts: Manifest, created: int = NOW, labels: Sequence[str] = ("ant", "bee"), images: int = 5
+) -> News:
+    """What an issuer counted about these artifacts."""
+    row = Row(label=labels[0], answered=((0, images),), losses=(0,))
+    statement = Evaluation(
+        contract=CONTRACT.id,
+        created=created,
+        issuer=by.peer_id,
+        grid=digest("grid"),
+        labels=tuple(labels),
+        lineage=tuple(sorted(part.pair for part in parts)),
+        scores=(Scores(cell="experts", rows=(row,)),),
+    )
+    return News("evaluation", statement.seal(by))
+
+
+def counted(book: Book) -> dict[PeerId, int]:
+    """When each party in good standing counted last."""
+    return {peer: found.created for peer, found in book.evaluations().items()}
+
+
+def test_of_an_issuers_evaluations_the_newest_is_kept_and_told(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    book = home.open()
+    ant = generator(B)
+    book.accept(told(KEYS["b"], [ant]))
+    newer = evaluation(KEYS["c"], ant, created=NOW + 1)
+    assert book.accept(evaluation(KEYS["c"], ant))
+    assert book.accept(newer)
+    assert not book.accept(newer)
+    assert not book.accept(evaluation(KEYS["c"], ant))
+    assert not book.accept(evaluation(KEYS["c"], ant, created=NOW + 1, images=9))
+    assert counted(book) == {C: NOW + 1}
+    assert book.news()[-1] == newer
+    assert counted(home.open()) == {C: NOW + 1}
+    assert len(home.ledger().statements("evaluation")) == 1
+
+
+def test_our_own_evaluation_is_kept_told_and_no_news_from_others(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    book = home.open()
+    ant = generator(A)
+    book.add_manifest(home.key, ant)
+    book.publish(home.key, ["ant"], [ant.digest])
+    statement, _ = Evaluation.read(evaluation(home.key, ant).envelope)
+    news = book.evaluate(home.key, statement)
+    assert book.news()[-1] == news
+    assert not book.accept(evaluation(home.key, ant, created=NOW + 9))
+    assert counted(home.open()) == {A: NOW}
+
+
+@pytest.mark.parametrize(
+    ("news", "code"),
+    [
+        (evaluation(KEYS["x"], generator(B)), "stranger"),
+        (evaluation(KEYS["b"], generator(B), labels=("bee", "ant")), "bad-evaluation"),
+        (evaluation(KEYS["b"], generator(B), labels=("ant", "zebra")), "bad-evaluation"),
+        (evaluation(KEYS["b"], generator(B), created=NOW + DAY), "clock"),
+        (News("evaluation", evaluation(KEYS["b"], generator(B)).envelope[:-9]), "bad-statement"),
+        (News("evaluation", receipt(KEYS["b"]).envelope), "bad-statement"),
+    ],
+)
+def test_an_evaluation_is_refused(tmp_path: Path, news: News, code: str) -> None:
+    assert refusal(Home(tmp_path).open(), news) == code
+
+
+def test_an_evaluation_that_another_signed_is_refused(tmp_path: Path) -> None:
+    statement, _ = Evaluation.read(evaluation(KEYS["b"], generator(B)).envelope)
+    assert refusal(Home(tmp_path).open(), News("evaluation", statement.seal(KEYS["c"]))) == "not-signed"
+
+
+def test_an_evaluation_of_what_was_never_heard_of_waits_and_one_of_what_is_void_is_dropped(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    book = home.open()
+    ant, bee = generator(B, "ant"), generator(B, "bee")
+    book.accept(told(KEYS["b"], [ant]))
+    assert book.accept(evaluation(KEYS["c"], ant, bee))
+    book.forget_void()
+    assert counted(book) == {C: NOW}
+    book.accept(told(KEYS["b"], [ant, bee], sequence=2))
+    book.forget_void()
+    assert counted(book) == {C: NOW}
+    book.accept(told(KEYS["b"], [bee], sequence=3))
+    book.forget_void()
+    assert counted(book) == {}
+    assert home.ledger().statements("evaluation") == []
+    assert not book.accept(evaluation(KEYS["c"], ant, bee, created=NOW + 1))
+    assert book.accept(evaluation(KEYS["c"], bee, created=NOW + 1))
+
+
+def test_evaluations_of_and_about_a_revoked_peer_are_dropped_and_those_about_a_suspended_one_come_back(
+    tmp_path: Path,
+) -> None:
+    book = Home(tmp_path).open()
+    ant = generator(B)
+    book.accept(told(KEYS["b"], [ant]))
+    book.accept(evaluation(KEYS["c"], ant))
+    book.accept(evaluation(KEYS["b"], ant))
+    book.suspend(B, "a test")
+    book.forget_void()
+    assert counted(book) == {C: NOW}
+    book.restore(B)
+    assert counted(book) == {B: NOW, C: NOW}
+    book.accept(vote(B, KEYS["b"]))
+    book.forget_void()
+    assert counted(book) == {}
+    assert not book.accept(evaluation(KEYS["c"], ant, created=NOW + 1))

@@ -51,6 +51,16 @@ EVALUATION: dict[str, Any] = {
         }
     },
     "default": "experts",
+    "chosen": {
+        "product": "experts",
+        "levels": None,
+        "temperature": 0.5,
+        "chosen_by": "federated evaluation",
+        "accuracy": 0.97531,
+        "macro_auroc": 0.99,
+        "f1": 0.9,
+        "ece": 0.04,
+    },
     "confusion": {"experts": [[1, 0], [0, 1]]},
     "uncovered_images": 0,
 }
@@ -217,6 +227,7 @@ def test_an_interruption_ends_quietly_with_its_own_code(daemon: Daemon, capsys: 
         ["predict"],
         ["predict", "a.png", "--product", "best"],
         ["evaluate"],
+        ["evaluate", "--data", "digits", "--federation"],
         ["evaluate", "--data", "digits", "--confusion", "x.jpg"],
         ["samples", "x"],
         ["samples", "x.png", "--per-label", "0"],
@@ -365,8 +376,9 @@ def test_evaluate_shows_each_model_and_which_product_answers(
     assert lines[0] == "450 images of 2 labels: melanoma, nevus"
     assert lines[2].split() == ["expert", "of", "clinic-a", "abababab", "0.900", "-", "0.800", "0.100"]
     assert lines[3].split()[:3] == ["experts", "product", "0.975"]
-    assert lines[3].endswith("answers by default")
-    assert lines[4:] == [
+    assert lines[4].split()[:4] == ["what", "predict", "uses", "0.975"]
+    assert lines[4].endswith("experts, temperature 0.5 (federated evaluation)")
+    assert lines[5:] == [
         "Products:",
         "  product  accuracy  95 % interval   log loss  ms an image  network calls an image",
         "  experts  0.975     0.950 to 0.990  0.250     1.500        3",
@@ -375,6 +387,46 @@ def test_evaluate_shows_each_model_and_which_product_answers(
         "  melanoma  450     0.975 (0.950 to 0.990)",
         "  nevus     0       -",
     ]
+
+
+COUNTED: dict[str, Any] = {"value": 0.8, "low": 0.3755, "high": 0.9638}
+FEDERATION: dict[str, Any] = {
+    "labels": ["melanoma", "nevus"],
+    "unscored": ["nevus"],
+    "nodes": ["clinic-a"],
+    "images": 5,
+    "cells": {"experts": {**COUNTED, "temperature": 0.5, "log_loss": 0.4, "log_losses": {"0.5": 0.4, "1": 0.61}}},
+    "rows": [
+        {
+            "label": "melanoma",
+            "nodes": ["clinic-a"],
+            "images": 5,
+            "cells": {"experts": {**COUNTED, "log_loss": 0.4, "answered": {"melanoma": 4, "nevus": 1}}},
+        }
+    ],
+    "chosen": {
+        "cell": "generative-low",
+        "product": "generative",
+        "levels": "low",
+        "temperature": 1,
+        "chosen_by": "default",
+    },
+    "latency_ms": {},
+}
+
+
+def test_the_federated_evaluation_is_shown_label_by_label(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.documents["evaluate_federation"] = FEDERATION
+    assert run(["evaluate", "--federation"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == "5 held-out images of 1 labels, counted by clinic-a"
+    assert "  melanoma  5       0.800 (0.376 to 0.964)" in out
+    assert "  mean      5       0.800 (0.376 to 0.964)" in out
+    assert "  temperature 1    0.610" in out
+    assert "Predictions use generative, low levels, temperature 1 (default)" in out
+    assert "Nobody has scored nevus" in out
+    assert run(["evaluate", "--federation", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == FEDERATION
 
 
 def test_evaluate_counts_images_that_nobody_covers_and_names_the_picture(

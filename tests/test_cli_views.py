@@ -77,6 +77,7 @@ def test_a_missing_peer_is_named_with_the_reason_and_what_it_still_owes() -> Non
     [
         ("experts", "the experts of clinic-a (cdcdcdcd)"),
         ("generative", "the generative product"),
+        ("both", "the generative product and the experts of clinic-a (cdcdcdcd)"),
         ("none", "nothing can answer yet"),
     ],
 )
@@ -112,6 +113,28 @@ def test_own_generators_that_were_taken_back_have_receipts_too() -> None:
     text = view(withdrawals=[entry], erased={"generator": 1, "expert": 2})
     assert "cdcdcdcd   -             clinic-b" in text
     assert "Erased here: 1 generator, 2 experts" in text
+
+
+def test_one_line_says_what_the_federated_evaluation_has_found() -> None:
+    found = {
+        "nodes": ["clinic-a", "clinic-b"],
+        "lacking": [],
+        "scoring": False,
+        "images": 34,
+        "labels": 2,
+        "product": "both",
+        "levels": "all",
+        "temperature": 0.5,
+        "chosen_by": "federated evaluation",
+        "accuracy": {"value": 0.97, "low": 0.85, "high": 0.995},
+    }
+    assert (
+        "Federated evaluation by clinic-a, clinic-b: both, temperature 0.5 (federated evaluation) has "
+        "0.970 (0.850 to 0.995) on 34 held-out images of 2 labels" in view(evaluation=found)
+    )
+    waits = {**found, "nodes": [], "lacking": ["clinic-c"]}
+    assert "Federated evaluation waits for the experts of clinic-c" in view(evaluation=waits)
+    assert "Federated" not in view()
 
 
 def test_uncovered_labels_failed_jobs_waits_and_the_last_error_are_said() -> None:

@@ -32,6 +32,7 @@ def test_the_defaults_are_the_documented_ones(home: Home) -> None:
         augment=None,
         experts_see="all",
         idle_timeout=600,
+        max_latency=None,
     )
     assert 1 <= settings.threads <= 4
 
@@ -51,6 +52,7 @@ EXAMPLES = {
     "augment": ("dihedral", "dihedral"),
     "experts_see": ("synthetic", "synthetic"),
     "idle_timeout": ("7", 7),
+    "max_latency": ("2.5", 2.5),
 }
 
 

@@ -377,7 +377,7 @@ def test_accuracies_are_in_the_order_of_the_nodes_and_name_the_chosen_product() 
     evaluation = {
         "experts": [{"peer": "b", "accuracy": 0.2}, {"peer": "a", "accuracy": 0.1}],
         "products": {"experts": {"accuracy": 0.3}, "generative": {"accuracy": 0.4}},
-        "default": "generative",
+        "chosen": {"product": "generative", "accuracy": 0.4},
     }
     assert measures.accuracies(evaluation, ["a", "b"]) == {
         "experts": [0.1, 0.2],

@@ -76,16 +76,23 @@ def test_an_artifact_with_a_wrong_name_is_a_fault(artifact):
         pb.WatchMessage(news=pb.News(kind=1)),
         pb.WatchMessage(news=pb.News(kind=1, envelope=b"x", attachments=[b""] * 6)),
         pb.WatchMessage(news=pb.News(kind=2, envelope=b"x" * 2000)),
+        pb.WatchMessage(news=pb.News(kind=4, envelope=b"x", attachments=[b"x" * 6000])),
         pb.WatchMessage(want=pb.Want(artifacts=[wire.artifact_message(PAIR)] * 6)),
         pb.WatchMessage(want=pb.Want(artifacts=[pb.Artifact(issuer="x" * 2000)])),
         pb.WatchMessage(have=pb.Artifact(issuer="x" * 2000)),
     ],
 )
 def test_too_much_is_a_fault(message):
-    limits = ExchangeLimits(small=1000, manifests=5, wants=5)
+    limits = ExchangeLimits(small=1000, evaluation=5000, manifests=5, wants=5)
     with pytest.raises(PeerError) as fault:
         wire.event_of(message, limits)
     assert fault.value.code == "protocol"
+
+
+def test_an_evaluation_may_be_longer_than_other_small_messages():
+    news = News("evaluation", b"x" * 4000)
+    limits = ExchangeLimits(small=1000, evaluation=5000)
+    assert wire.event_of(wire.watch_message(news), limits) == news
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,14 @@ SOURCE_ROOTS = [ROOT / name for name in ("node", "crypto", "cli", "protos")]
 
 FLOORS = {
     1: "fednode_crypto fednode_protos fednode.disk fednode.errors fednode.failpoints",
-    2: "fednode.address fednode.catalogue fednode.config fednode.contract fednode.lineage fednode.manifest "
-    "fednode.peersedit fednode.peersfile fednode.recipe fednode.records fednode.revocation fednode.roster "
-    "fednode.source fednode.statement fednode.yamlfile",
-    3: "fednode.admission fednode.archive fednode.book fednode.drafts fednode.inventory fednode.ledger fednode.news "
-    "fednode.partial fednode.store",
+    2: "fednode.address fednode.catalogue fednode.config fednode.contract fednode.evaluation fednode.grid fednode.lineage "
+    "fednode.manifest fednode.peersedit fednode.peersfile fednode.recipe fednode.records fednode.revocation fednode.roster "
+    "fednode.source fednode.statement fednode.tally fednode.yamlfile",
+    3: "fednode.admission fednode.archive fednode.book fednode.counts fednode.drafts fednode.inventory fednode.ledger "
+    "fednode.news fednode.partial fednode.store",
     4: "fednode.exchange fednode.learning",
-    5: "fednode.answers fednode.audits fednode.core fednode.desk fednode.gather fednode.jobs fednode.plan fednode.report "
-    "fednode.signing fednode.slots fednode.worker fednode.workers",
+    5: "fednode.answers fednode.audits fednode.core fednode.desk fednode.federated fednode.gather fednode.jobs fednode.parts "
+    "fednode.plan fednode.report fednode.scoring fednode.signing fednode.slots fednode.worker fednode.workers",
     6: "fednode.control fednode.daemon fednode.verbs",
     7: "fednode_cli",
 }

@@ -22,7 +22,9 @@ from fednode.plan import (
     Plan,
     Publish,
     Scan,
+    Score,
     Sign,
+    SignEvaluation,
     State,
     fit_spec,
     plan,
@@ -249,7 +251,7 @@ def test_fit_audit_sign_and_list_come_in_that_order() -> None:
     kinds = [type(job) for job in node.log]
     assert kinds[:2] == [Scan, Publish]
     assert kinds[2:8] == [Fit, Fit, AuditJob, AuditJob, Sign, Sign]
-    assert kinds[8:] == [Publish, Expert, Sign, Publish]
+    assert kinds[8:] == [Publish, Expert, Sign, Publish, Score, SignEvaluation]
     assert [job.publishes for job in node.log if isinstance(job, Publish)] == [("ant", "bee")] * 3
     assert [len(job.manifests) for job in node.log if isinstance(job, Publish)] == [0, 2, 3]
 
@@ -353,6 +355,33 @@ def test_the_expert_waits_for_every_declared_generator() -> None:
     first.hear(third)
     assert set(first.plan().missing) == {Missing(third.me, "cat"), Missing(third.me, "dog")}
     assert not any(isinstance(job, Expert) for job in first.plan().jobs)
+
+
+def wants_an_expert(node: Node) -> bool:
+    return any(isinstance(job, Expert) for job in node.plan().jobs)
+
+
+def test_products_are_scored_once_every_peer_that_spoke_has_a_current_expert() -> None:
+    world = World.of(THREE)
+    first, second, third = world.nodes
+    for node in world.nodes * 4:
+        for other in world.nodes:
+            node.hear(other)
+        while not (node is third and wants_an_expert(node)) and node.step(world.reachable(node)):
+            pass
+    assert first.plan().lacking == second.plan().lacking == (third.me,)
+    assert count(first, Score) == 0
+    first.waited_experts = True
+    while first.step([second]):
+        pass
+    (early,) = [job for job in first.log if isinstance(job, Score)]
+    assert {pair.issuer for pair in early.lineage} == {first.me, second.me, third.me}
+    assert len(early.spec["experts"]) == 2
+    world.settle()
+    assert not first.plan().lacking
+    *_, late = [job for job in first.log if isinstance(job, Score)]
+    assert len(late.spec["experts"]) == 3
+    assert set(late.lineage) == set(first.stock().experts) | set(first.stock().generators)
 
 
 def test_after_the_gather_deadline_the_expert_is_trained_on_what_is_here() -> None:

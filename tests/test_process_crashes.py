@@ -33,6 +33,7 @@ ERASING = [*moments("revocation", "erase"), "store.erase", "store.unlinked", "st
 CONFIRMING = moments("receipt")
 ASKED = moments("withdrawn", "standing")
 CONTRADICTED = moments("quarantine")
+SCORING = moments("evaluation")
 
 
 def dies(federation: Federation, node: Node, failpoint: str) -> None:
@@ -43,7 +44,7 @@ def dies(federation: Federation, node: Node, failpoint: str) -> None:
 
 
 def test_every_failpoint_is_met_by_one_of_these_tests() -> None:
-    met = [*STARTING, *BUILDING, *FETCHING, *ERASING, *CONFIRMING, *ASKED, *CONTRADICTED]
+    met = [*STARTING, *BUILDING, *FETCHING, *ERASING, *CONFIRMING, *ASKED, *CONTRADICTED, *SCORING]
     assert {*met} | INNER == failpoints.NAMES
     assert len({*met}) == len(met)
 
@@ -52,7 +53,7 @@ def test_a_node_that_is_killed_at_every_step_of_building_ends_with_the_same_expe
     with Federation(TWO) as federation:
         a, b = federation["a"], federation["b"]
         federation.start("b")
-        for failpoint in (*STARTING, *BUILDING, *FETCHING):
+        for failpoint in (*STARTING, *BUILDING, *FETCHING, *SCORING):
             dies(federation, a, failpoint)
         federation.start("a")
         experts = federation.settle()

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from federation import Federation, reference
-from nodes import Node, is_alive
+from nodes import IMAGES, Node, is_alive
 
 from fednode.errors import NoAnswerError
 
@@ -51,7 +51,7 @@ def assert_keeps_just_its_own(left: Node, others: list[Node]) -> None:
     for other in others:
         assert not (left.home.store / other.id).exists()
         assert_no_trace(left, weights(other, other))
-    assert all(len(list((left.data / label).iterdir())) == 24 for label in left.labels)
+    assert all(len(list((left.data / label).iterdir())) == IMAGES for label in left.labels)
     again = left.run("leave", "--yes")
     assert again.returncode == 13
     assert "left the federation already" in again.stderr
@@ -205,8 +205,8 @@ def test_an_image_that_is_taken_away_is_unlearned_everywhere() -> None:
         assert [request["label"] for request in a.requests("fit")].count("bee") == 1
         assert len(b.requests("fit")) == len(THREE["b"])
         assert {own["label"]: own["images"] + own["holdout"] for own in a.status()["data"]["labels"]} == {
-            "ant": 23,
-            "bee": 24,
+            "ant": IMAGES - 1,
+            "bee": IMAGES,
         }
 
 

@@ -13,6 +13,7 @@ from vectors.make import ALICE, CAROL
 from fednode.catalogue import FRESH_SECONDS, MAX_LISTED, Catalogue
 from fednode.contract import MAX_LABELS, Contract
 from fednode.errors import PeerError
+from fednode.evaluation import MAX_IMAGES, MAX_LOSS_MICRO, MAX_ROWS, MAX_SCORED, MINIMUM_IMAGES, Evaluation, Row, Scores
 from fednode.lineage import Pair
 from fednode.manifest import MAX_INPUTS, LabelCount, Manifest, Weights
 from fednode.recipe import ExpertArchitecture
@@ -22,7 +23,9 @@ from fednode_crypto.digest import sha256_hex
 from fednode_crypto.envelope import seal
 
 FOLDER = Path(__file__).parent / "vectors"
-KINDS: dict[str, type[Statement]] = {kind.KIND: kind for kind in (Manifest, Catalogue, Revocation, Rotation, Receipt)}
+KINDS: dict[str, type[Statement]] = {
+    kind.KIND: kind for kind in (Manifest, Catalogue, Revocation, Rotation, Receipt, Evaluation)
+}
 VECTORS = {
     f"{version.name}/{name}": (version / f"{name}.json", expected)
     for version in sorted(path for path in FOLDER.iterdir() if (path / "expected.json").exists())
@@ -186,8 +189,54 @@ FIELDS = {
     "v1/catalogue-next": {"sequence": 1, "previous": None, "publishes": ["../a"]},
     "v1/revocation": {"reason": "", "subject": "fn1-abc"},
     "v1/rotation": {"new": ALICE.peer_id},
+    "v1/evaluation": {"labels": ["nevus", "nevus"], "lineage": [], "grid": "grid", "scores": []},
     "v1/receipt": {"rebuilt": ["0" * 64] * (MAX_REBUILT + 1), "revoked": ["nobody"]},
 }
+
+
+ROW = {"label": "melanoma", "answered": [[0, 11], [1, 4]], "losses": [9_000_000, 7_654_321]}
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "fewer images than are scored": [ROW | {"answered": [[0, MINIMUM_IMAGES - 1]]}],
+    "more images than are scored": [ROW | {"answered": [[0, MAX_IMAGES], [1, 1]]}],
+    "an answer twice": [ROW | {"answered": [[0, 8], [0, 7]]}],
+    "answers out of order": [ROW | {"answered": [[1, 4], [0, 11]]}],
+    "an answer that is no label": [ROW | {"answered": [[0, 11], [2, 4]]}],
+    "an answer for no image": [ROW | {"answered": [[0, 15], [1, 0]]}],
+    "a loss below nothing": [ROW | {"losses": [-1, 0]}],
+    "a loss above the clip": [ROW | {"losses": [15 * MAX_LOSS_MICRO + 1, 0]}],
+    "a float for a loss": [ROW | {"losses": [0.5, 0]}],
+    "a label that is not told apart": [ROW | {"label": "naevus"}],
+    "a label twice": [ROW, ROW],
+    "labels out of order": [ROW | {"label": "nevus"}, ROW],
+    "unequal numbers of losses": [ROW, ROW | {"label": "nevus", "losses": [0]}],
+    "no row": [],
+}
+
+
+def evaluation_with(*cells: tuple[str, list[dict[str, Any]]]) -> bytes:
+    """The vector with other rows, properly signed."""
+    value = json.loads(payload_of("v1/evaluation")) | {"scores": [{"cell": name, "rows": rows} for name, rows in cells]}
+    payload = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return signed("v1/evaluation", payload)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_an_evaluation_is_refused_that_has(name: str) -> None:
+    assert Evaluation.read(evaluation_with(("experts", [ROW])))
+    refused(Evaluation, evaluation_with(("experts", ROWS[name])))
+
+
+def test_an_evaluation_is_refused_whose_cells_do_not_go_together() -> None:
+    both = [ROW, ROW | {"label": "nevus"}]
+    other = [ROW | {"answered": [[0, 16]]}]
+    assert Evaluation.read(evaluation_with(("experts", both), ("generative", both)))
+    for cells in (
+        [("generative", [ROW]), ("experts", [ROW])],
+        [("experts", [ROW]), ("experts", [ROW])],
+        [("experts", [ROW]), ("generative", other)],
+        [("experts", [ROW]), ("generative", both)],
+    ):
+        refused(Evaluation, evaluation_with(*cells))
 
 
 @pytest.mark.parametrize(("vector", "name"), [(vector, name) for vector, names in FIELDS.items() for name in names])
@@ -199,6 +248,12 @@ def test_a_signed_statement_that_contradicts_itself_is_refused(vector: str, name
 
 PEER = identity(1)
 LONG = "x" * 32
+
+
+def row(label: str) -> Row:
+    """The row that takes most bytes for its images: each is answered with another label, all of them far down."""
+    answered = tuple((index, 1) for index in range(MAX_LABELS - MINIMUM_IMAGES, MAX_LABELS))
+    return Row(label=label, answered=answered, losses=(MINIMUM_IMAGES * MAX_LOSS_MICRO,) * 8)
 
 
 def largest() -> list[Statement]:
@@ -227,6 +282,13 @@ def largest() -> list[Statement]:
             fresh_until=FRESH_SECONDS,
             publishes=tuple(labels),
             manifests=tuple(sorted(digest(str(number)) for number in range(MAX_LISTED))),
+        ),
+        Evaluation(
+            **fields,
+            grid=digest("grid"),
+            labels=tuple(labels),
+            lineage=tuple(sorted(Pair(PEER.peer_id, digest(str(number))) for number in range(MAX_SCORED))),
+            scores=tuple(Scores(cell=cell * 32, rows=tuple(map(row, labels[:MAX_ROWS]))) for cell in "abcdef"),
         ),
         Receipt(
             **fields,

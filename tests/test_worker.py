@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from making import identity
 from PIL import Image
 
 from fednode.contract import ImageShape
+from fednode.evaluation import Evaluation
+from fednode.grid import CELLS, GridRecipe
 from fednode.recipe import (
     AuditRecipe,
     ExpertArchitecture,
@@ -296,7 +299,7 @@ def test_two_processes_make_equal_generators_and_experts_with_and_without_kept_s
     assert other.end()[0] == 0
 
 
-@pytest.mark.parametrize("name", ["experts", "generative"])
+@pytest.mark.parametrize("name", ["experts", "generative", "both"])
 def test_images_are_answered_and_bad_ones_named(worker: Worker, product: Json, name: str) -> None:
     buffer = io.BytesIO()
     Image.fromarray(np.full((4, 4), 220, np.uint8)).save(buffer, "PNG")
@@ -325,14 +328,20 @@ def test_a_product_that_lacks_something_does_not_answer(worker: Worker, product:
     assert worker.fail("predict", product="experts", **narrower, images=image)[0] == "unanswerable"
 
 
-def test_an_evaluation_measures_experts_and_both_products(
+def test_an_evaluation_measures_experts_the_products_and_what_was_chosen(
     worker: Worker, animals: Path, product: Json, tmp_path: Path
 ) -> None:
     data = about(animals)["data"]
     picture = tmp_path / "confusion.png"
-    found = worker.ask("evaluate", **product, data=data, contract_labels=LABELS, confusion_png=str(picture))
+    chosen = {"product": "both", "temperature_milli": 500}
+    request = {"data": data, "contract_labels": LABELS, "confusion_png": str(picture), "chosen": chosen}
+    found = worker.ask("evaluate", **product, **request)
     assert (found["images"], found["labels"], found["uncovered_images"]) == (72, LABELS, 0)
-    assert set(found["products"]) == set(found["confusion"]) == {"experts", "generative"}
+    assert set(found["products"]) == set(found["confusion"]) == {"experts", "generative", "both"}
+    assert (
+        found["chosen"]["accuracy"] == found["products"]["both"]["accuracy"]
+    )  # a temperature changes confidence alone
+    assert found["chosen"]["ece"] != found["products"]["both"]["ece"]
     assert found["products"]["generative"]["accuracy"] > 0.5  # three labels of unequal brightness
     assert [one["digest"] for one in found["experts"]] == [product["experts"][0]["digest"]]
     assert found["experts"][0]["accuracy"] == found["products"]["experts"]["accuracy"]
@@ -340,6 +349,46 @@ def test_an_evaluation_measures_experts_and_both_products(
     assert (found["products"]["experts"]["calls"], found["products"]["generative"]["calls"]) == (1, 3 * 3)
     assert found["products"]["generative"]["latency_ms"] > 0
     assert Image.open(picture).size[0] > 100
+
+
+def test_a_score_counts_the_answers_of_every_cell_to_own_held_out_images(
+    worker: Worker, animals: Path, product: Json, tmp_path: Path
+) -> None:
+    for number in range(40):
+        (tmp_path / "fox").mkdir(exist_ok=True)
+        (tmp_path / "fox" / f"{number}.png").write_bytes(base64.b64decode(_picture(200 + number)))
+    data = about(tmp_path)["data"]
+    (fox,) = worker.ask("scan", **about(tmp_path))["labels"]
+    grid = GridRecipe(teacher=TeacherRecipe(levels=3))
+    spec = {
+        "job": "score",
+        "grid": grid.model_dump(mode="json"),
+        "labels": LABELS,
+        "own": [["fox", fox["digest"]]],
+        "experts": [one["digest"] for one in product["experts"]],
+        "generators": sorted([one["digest"], *one["labels"][0]] for one in product["generators"]),
+    }
+    found = worker.ask("score", **product, data=data, contract_labels=LABELS, spec=spec)
+    assert [one["cell"] for one in found["scores"]] == sorted(CELLS)
+    assert found["latency"].keys() == CELLS.keys()
+    evaluation = Evaluation.model_validate_json(
+        json.dumps(
+            {
+                "contract": "0" * 64,
+                "created": 0,
+                "issuer": identity(1).peer_id,
+                "grid": grid.digest,
+                "labels": LABELS,
+                "lineage": [[identity(1).peer_id, "0" * 64]],
+                "scores": found["scores"],
+            }
+        )
+    )
+    rows = {one.cell: one.rows[0] for one in evaluation.scores}
+    assert {(row.label, row.images, len(row.losses)) for row in rows.values()} == {("fox", 5, 5)}
+    worker.ask("score", **product, data=None, contract_labels=LABELS, spec={**spec, "own": []})
+    changed = {**spec, "own": [["fox", "0" * 64]]}
+    assert worker.fail("score", **product, data=data, contract_labels=LABELS, spec=changed)[0] == "data-changed"
 
 
 def test_images_of_uncovered_labels_are_counted_and_not_guessed(worker: Worker, animals: Path, product: Json) -> None:

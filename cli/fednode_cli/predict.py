@@ -19,11 +19,12 @@ Answer = dict[str, Any]
 
 
 class Product(StrEnum):
-    """Which product answers; `auto` leaves it to the node."""
+    """Which product answers; `auto` leaves it to what all nodes have measured."""
 
     AUTO = "auto"
     EXPERTS = "experts"
     GENERATIVE = "generative"
+    BOTH = "both"
 
 
 def predict(

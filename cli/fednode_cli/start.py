@@ -31,6 +31,9 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
     experts_see: Annotated[
         str | None, typer.Option(metavar="WHAT", help="What the own expert is trained on: all or synthetic images.")
     ] = None,
+    max_latency: Annotated[
+        float | None, typer.Option(metavar="MS", help="Answer with nothing slower an image than this.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the daemon runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -52,6 +55,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
         "fit_images": fit_images,
         "augment": augment,
         "experts_see": experts_see,
+        "max_latency": max_latency,
     }
     settings, own, home = connect.settings(flags), connect.identity().peer_id, connect.home()
     ensure_home(home)

@@ -23,6 +23,7 @@ def status_blocks(status: Document, now: float) -> list[Block]:
         _gamma(status["gamma"], status["labels"]),
         _peers(status["peers"], now),
         _product(status["product"]),
+        _evaluation(status["evaluation"]),
         _lists(status),
         _revocations(status["revocations"]),
         _withdrawals(status["withdrawals"]),
@@ -126,10 +127,26 @@ def _product(product: Document) -> list[Block]:
     answers = {
         "experts": f"Predictions come from the experts of {experts}",
         "generative": "Predictions come from the generative product",
+        "both": f"Predictions come from the generative product and the experts of {experts}",
         "none": "Predictions: nothing can answer yet",
     }
     stale = [(expert["peer"], expert["digest"][:8], expert["reason"]) for expert in product["stale"]]
     return [answers[product["default"]], *_grid("Stale experts", ("peer", "expert", "reason"), stale)]
+
+
+def _evaluation(found: Document) -> list[Block]:
+    """One line: what the counts of all nodes say of the way that answers."""
+    if found["lacking"] and not found["nodes"]:
+        return [f"Federated evaluation waits for the experts of {', '.join(found['lacking'])}"]
+    if not found["nodes"]:
+        return []
+    levels = f" at its {found['levels']} levels" if found["levels"] in ("low", "high") else ""
+    taken = f"{found['product']}{levels}, temperature {found['temperature']:g} ({found['chosen_by']})"
+    share = (found["accuracy"] and f"{units.share(found['accuracy'])} on ") or ""
+    return [
+        f"Federated evaluation by {', '.join(found['nodes'])}: {taken} has {share}{found['images']} held-out images "
+        f"of {found['labels']} labels"
+    ]
 
 
 def _lists(status: Document) -> list[Block]:

@@ -1,6 +1,6 @@
 """Numbers as people read them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 BAR_WIDTH = 20
 UNITS = ("KiB", "MiB", "GiB", "TiB")
@@ -34,6 +34,11 @@ def bar(done: float, total: float) -> str:
     share = min(max(done / total, 0.0), 1.0)
     filled = round(share * BAR_WIDTH)
     return f"{'█' * filled}{'░' * (BAR_WIDTH - filled)} {share:4.0%}"
+
+
+def share(estimate: Mapping[str, float]) -> str:
+    """A share with its interval: `0.981 (0.942 to 0.993)`."""
+    return f"{estimate['value']:.3f} ({estimate['low']:.3f} to {estimate['high']:.3f})"
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -3,7 +3,9 @@
 Rule 1: every statement is of our contract, and its issuer is among those who signed it.
 Rule 2: a catalogue comes with every manifest it lists, or they are known; each is of the same issuer, within our labels and
         of our image shape. It lists one generator of a label at most, and one expert, so that nobody speaks twice.
-Rule 3: a catalogue may be at most SKEW_SECONDS ahead of our clock. A revocation is never refused because of a clock.
+Rule 3: a catalogue or an evaluation may be at most SKEW_SECONDS ahead of our clock. A revocation is never refused because of a
+        clock.
+Rule 4: an evaluation is about labels of our contract, in its order.
 """
 
 from collections import Counter
@@ -15,9 +17,11 @@ from typing import Generic, TypeVar
 from fednode.catalogue import SKEW_SECONDS, Catalogue
 from fednode.contract import Contract
 from fednode.errors import PeerError
+from fednode.evaluation import Evaluation
 from fednode.manifest import Manifest
 from fednode.recipe import GeneratorArchitecture
 from fednode.revocation import Receipt
+from fednode.roster import Roster
 from fednode.statement import Statement
 from fednode_crypto.identity import PeerId
 
@@ -58,12 +62,20 @@ def check_signer(signed: Signed[Statement], issuer: PeerId) -> None:
         raise PeerError("not-signed", f"A {signed.statement.KIND} in the name of {issuer} is not signed by it.")
 
 
-def check_clock(catalogue: Catalogue, now: float) -> None:
-    """Raise PeerError `clock` if the catalogue was made in our future."""
-    if catalogue.created > now + SKEW_SECONDS:
+def check_standing(statement: Statement, issuer: PeerId, roster: Roster) -> None:
+    """Raise PeerError `stranger` if the issuer is not listed, and `revoked` if it is revoked."""
+    if issuer not in roster.members:
+        raise PeerError("stranger", f"A {statement.KIND} is of {issuer}, which is not listed here.")
+    if issuer in roster.tombstones:
+        raise PeerError("revoked", f"A {statement.KIND} is of {issuer}, which is revoked.")
+
+
+def check_clock(statement: Catalogue | Evaluation, now: float) -> None:
+    """Raise PeerError `clock` if the statement was made in our future."""
+    if statement.created > now + SKEW_SECONDS:
         raise PeerError(
             "clock",
-            f"The clock of {catalogue.issuer} was at {_utc(catalogue.created)} when ours is at {_utc(now)}.",
+            f"The clock of {statement.issuer} was at {_utc(statement.created)} when ours is at {_utc(now)}.",
             "One of the two clocks is wrong.",
         )
 
@@ -86,6 +98,14 @@ def admit_manifests(
         _check_manifest(signed, catalogue.issuer, contract)
     _check_offer(catalogue, [signed.statement for signed in listed], contract)
     return [signed for digest, signed in found.items() if digest not in known]
+
+
+def check_evaluation(evaluation: Evaluation, contract: Contract) -> None:
+    """Raise PeerError `bad-evaluation` unless its labels are of the contract, in its order (Rule 4)."""
+    if list(evaluation.labels) != [label for label in contract.labels if label in set(evaluation.labels)]:
+        raise PeerError(
+            "bad-evaluation", f"The labels of an evaluation of {evaluation.issuer} are not those of our contract."
+        )
 
 
 def surplus(receipts: Iterable[Receipt], most: int) -> list[Receipt]:

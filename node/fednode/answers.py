@@ -1,6 +1,7 @@
 """Answers: which product speaks, what it descends from, and that nothing tainted is ever handed out.
 
-Rule 1: the current experts answer, and while there are none the generative product; what is asked for by name answers or fails.
+Rule 1: what the federated evaluation speaks for answers, within the operator's limit of latency; without enough counts the
+        current experts, and while there are none the generative product. What is asked for by name answers or fails.
 Rule 2: every answer carries its lineage, and is thrown away and asked again if that became void while it was computed.
 Rule 3: a request waits through the restart of the serve worker.
 """
@@ -11,16 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from fednode.contract import Contract
+from fednode.core import Sight
 from fednode.errors import NoAnswerError, WorkerError
+from fednode.grid import CELLS, PLAIN_MILLI
 from fednode.inventory import Inventory
 from fednode.lineage import Lineage, Pair
 from fednode.manifest import Manifest
+from fednode.parts import common_fields, product_fields
 from fednode.recipe import Recipes
+from fednode.scoring import parts_of
 from fednode.store import Store
 from fednode.workers import Fields, Worker
 
 MAX_CRASHES = 2
-PRODUCTS = ("auto", "experts", "generative")
+PRODUCTS = ("auto", "experts", "generative", "both")
+COUNTED, DEFAULT, ASKED = "federated evaluation", "default", "asked"
 
 log = logging.getLogger("fednode.answers")
 
@@ -28,18 +34,43 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The product that answers, and all that the answer descends from."""
+class Way:
+    """A way to answer: a cell of the grid (empty: nothing can answer), a temperature in thousandths, and why it was taken."""
 
-    product: str
+    cell: str
+    temperature_milli: int
+    chosen_by: str
+
+    @property
+    def product(self) -> str:
+        """experts, generative, both, or none."""
+        return CELLS[self.cell].product if self.cell else "none"
+
+    def fields(self) -> Document:
+        """The way as a worker is told of it."""
+        cell = CELLS[self.cell]
+        return {"product": cell.product, "levels": cell.levels, "temperature_milli": self.temperature_milli}
+
+    def document(self) -> Document:
+        """The way as a person reads of it."""
+        levels = CELLS[self.cell].levels if self.product in ("generative", "both") else None
+        return {"levels": levels, "temperature": self.temperature_milli / 1000, "chosen_by": self.chosen_by}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The way to answer, the parts that it needs, and what else it was chosen by."""
+
+    way: Way
     experts: Mapping[Pair, Manifest]
     generators: Mapping[Pair, Manifest]
+    counted: Lineage = frozenset()
 
     @property
     def lineage(self) -> Lineage:
-        """The pairs of the product's parts and of their inputs."""
+        """The pairs of the product's parts, of their inputs, and of what was scored to choose it."""
         inputs = {pair for manifest in self.experts.values() for pair in manifest.lineage}
-        return frozenset(inputs | self.experts.keys() | self.generators.keys())
+        return frozenset(inputs | self.experts.keys() | self.generators.keys() | self.counted)
 
     def labels(self, contract: Contract) -> list[str]:
         """The labels that the parts tell apart, in the contract's order."""
@@ -47,53 +78,71 @@ class Choice:
         return [label for label in contract.labels if label in names]
 
 
-def default_product(stock: Inventory) -> str:
-    """The product that answers when none is named; with one label there is nothing to tell apart."""
-    if stock.experts:
-        return "experts"
-    return "generative" if len(_drawn(stock)) > 1 else "none"
+def way_of(sight: Sight, product: str = "auto") -> Way:
+    """The way in which `product` answers, or for `auto` the best one (Rule 1).
+
+    Raises NoAnswerError for a product that there is not.
+    """
+    if product not in PRODUCTS:
+        raise NoAnswerError(f"There is no product {product!r}.", f"Choose one of {', '.join(PRODUCTS)}.")
+    if product != "auto":
+        cells = [cell for cell, parts in CELLS.items() if parts.product == product]
+        return _with_temperature(sight, sight.tally.best(cells) or cells[0], ASKED)
+    if best := sight.tally.best(sight.fast):
+        return _with_temperature(sight, best, COUNTED)
+    if sight.stock.experts:
+        return _with_temperature(sight, "experts", DEFAULT)
+    return Way("generative" if len(_drawn(sight.stock)) > 1 else "", PLAIN_MILLI, DEFAULT)  # else nothing to tell apart
+
+
+def choose(sight: Sight, product: str) -> Choice:
+    """The way to answer and its parts. Raises NoAnswerError if a part is missing."""
+    way, stock = way_of(sight, product), sight.stock
+    _check(way, stock)
+    return Choice(
+        way,
+        stock.experts if way.product in ("experts", "both") else {},
+        stock.generators if way.product in ("generative", "both") else {},
+        parts_of(stock) if sight.tally.tells else frozenset(),
+    )
+
+
+def _check(way: Way, stock: Inventory) -> None:
+    drawn, hint = _drawn(stock), "`fednode status` shows what the node waits for."
+    if not stock.experts and len(drawn) == 1:
+        raise NoAnswerError(
+            f"Generators of one label alone are here, {min(drawn)}, so there is nothing to tell apart.", hint
+        )
+    if way.product == "none":
+        raise NoAnswerError("No generator is here yet, so there is no answer.", hint)
+    if way.product in ("experts", "both") and not stock.experts:
+        raise NoAnswerError("No current expert is here yet, so there is no answer.", hint)
+    if way.product in ("generative", "both") and not drawn:
+        raise NoAnswerError("No live generator is here yet.", hint)
 
 
 def _drawn(stock: Inventory) -> set[str]:
     return {name for manifest in stock.generators.values() for name in manifest.names()}
 
 
-def choose(stock: Inventory, product: str) -> Choice:
-    """The parts of the product. Raises NoAnswerError if it has none."""
-    named = default_product(stock) if product == "auto" else product
-    if named == "experts" and stock.experts:
-        return Choice("experts", stock.experts, {})
-    if named == "generative" and len(_drawn(stock)) > 1:
-        return Choice("generative", {}, stock.generators)
-    if only := _drawn(stock):
-        raise NoAnswerError(
-            f"Generators of one label alone are here, {min(only)}, so there is nothing to tell apart.",
-            "`fednode status` shows what the node waits for.",
-        )
-    if named in ("experts", "none"):
-        raise NoAnswerError(
-            f"No {'current expert' if named == 'experts' else 'generator'} is here yet, so there is no answer.",
-            "`fednode status` shows what the node waits for.",
-        )
-    if named == "generative":
-        raise NoAnswerError("No live generator is here yet.", "`fednode status` shows what the node waits for.")
-    raise NoAnswerError(f"There is no product {product!r}.", f"Choose one of {', '.join(PRODUCTS)}.")
+def _with_temperature(sight: Sight, cell: str, chosen_by: str) -> Way:
+    return Way(cell, sight.tally.temperature(cell), chosen_by)
 
 
-def _draws(stock: Inventory) -> Choice:
+def _draws(sight: Sight) -> Choice:
     """All live generators. Raises NoAnswerError if there is none."""
-    if not stock.generators:
+    if not sight.stock.generators:
         raise NoAnswerError("No live generator is here yet.", "`fednode status` shows what the node waits for.")
-    return Choice("generative", {}, stock.generators)
+    return Choice(Way("generative", PLAIN_MILLI, ASKED), {}, sight.stock.generators)
 
 
 class Answers:
-    """Asks the serve worker. `stock` gives the inventory of this very moment."""
+    """Asks the serve worker. `sight` gives what there is to choose by at this very moment."""
 
     def __init__(
-        self, stock: Callable[[], Inventory], store: Store, serve: Worker, contract: Contract, recipes: Recipes
+        self, sight: Callable[[], Sight], store: Store, serve: Worker, contract: Contract, recipes: Recipes
     ) -> None:
-        self._stock = stock
+        self._sight = sight
         self._store = store
         self._serve = serve
         self._contract = contract
@@ -103,46 +152,51 @@ class Answers:
         """Answers for images [{name, data: base64 text}]; see `predict` in docs/json.md."""
 
         def fields(choice: Choice) -> Fields:
-            return {"product": choice.product, "images": images, **self._parts(choice)}
+            return {**choice.way.fields(), "images": images, **self._parts(choice)}
 
-        choice, result = await self._ask("predict", lambda stock: choose(stock, product), fields)
-        covered = self._stock().covered(self._contract.labels)
+        choice, result = await self._ask("predict", lambda sight: choose(sight, product), fields)
+        covered = self._sight().stock.covered(self._contract.labels)
         return {
             "answers": result["answers"],
-            "product": choice.product,
+            "product": choice.way.product,
+            **choice.way.document(),
             "experts": len(choice.experts),
             "lineage": [list(pair) for pair in sorted(choice.lineage)],
             "uncovered": [label for label in self._contract.labels if label not in covered],
         }
 
     async def evaluate(self, fields: Fields) -> Document:
-        """Measures of every product on the test part of a data source."""
+        """Measures of every product, and of the way that `auto` takes, on the test part of a data source."""
 
-        def both(stock: Inventory) -> Choice:
-            choose(stock, "auto")
-            return Choice("both", stock.experts, stock.generators)
+        def everything(sight: Sight) -> Choice:
+            return Choice(choose(sight, "auto").way, sight.stock.experts, sight.stock.generators, parts_of(sight.stock))
 
-        fields = {**fields, "contract_labels": list(self._contract.labels)}
-        choice, result = await self._ask("evaluate", both, lambda choice: {**fields, **self._parts(choice)})
+        def request(choice: Choice) -> Fields:
+            return {**fields, "contract_labels": labels, "chosen": choice.way.fields(), **self._parts(choice)}
+
+        labels = list(self._contract.labels)
+        choice, result = await self._ask("evaluate", everything, request)
         for pair, expert in zip(sorted(choice.experts), result["experts"], strict=True):
             expert["issuer"] = pair.issuer
-        return {**result, "default": default_product(self._stock())}
+        chosen = {"product": choice.way.product, **choice.way.document(), **result["chosen"]}
+        return {**result, "chosen": chosen, "default": choice.way.product}
 
     async def samples(self, fields: Fields) -> Document:
         """A picture of what the live generators draw."""
+        common = {**common_fields(self._contract, self._recipes), "labels": list(self._contract.labels)}
         _, result = await self._ask(
             "samples",
             _draws,
-            lambda choice: {**fields, "labels": list(self._contract.labels), **self._drawing(choice)},
+            lambda choice: {**fields, **common, "generators": self._parts(choice)["generators"]},
         )
         return result
 
     async def _ask(
-        self, op: str, select: Callable[[Inventory], Choice], fields: Callable[[Choice], Fields]
+        self, op: str, select: Callable[[Sight], Choice], fields: Callable[[Choice], Fields]
     ) -> tuple[Choice, Document]:
         crashes = 0
         while True:
-            choice = select(self._stock())
+            choice = select(self._sight())
             try:
                 result = await self._serve.ask(op, fields(choice), choice.lineage)
             except WorkerError as error:
@@ -156,29 +210,11 @@ class Answers:
                 return choice, result
 
     def _stands(self, choice: Choice) -> bool:
-        return choice.lineage <= self._stock().offered.keys()
+        return choice.lineage <= self._sight().stock.offered.keys()
 
     def _parts(self, choice: Choice) -> Document:
         return {
-            "experts": [self._part(pair, manifest) for pair, manifest in sorted(choice.experts.items())],
             "labels": choice.labels(self._contract),
-            **self._drawing(choice),
-        }
-
-    def _drawing(self, choice: Choice) -> Document:
-        generators = [
-            {**self._part(pair, manifest), "labels": [[count.label, count.images] for count in manifest.labels]}
-            for pair, manifest in sorted(choice.generators.items())
-        ]
-        return {
-            "generators": generators,
-            "image": self._contract.image.model_dump(mode="json"),
-            "recipe": self._recipes.expert.model_dump(mode="json"),
-        }
-
-    def _part(self, pair: Pair, manifest: Manifest) -> Document:
-        return {
-            "digest": pair.digest,
-            "weights": str(self._store.path(pair)),
-            "architecture": manifest.architecture.model_dump(mode="json"),
+            **product_fields(choice.experts, choice.generators, self._store),
+            **common_fields(self._contract, self._recipes),
         }

@@ -11,6 +11,8 @@ from typing import TypeVar
 from fednode.admission import Signed, open_signed
 from fednode.catalogue import Catalogue
 from fednode.errors import PeerError, StorageError
+from fednode.evaluation import Evaluation
+from fednode.inventory import Word
 from fednode.ledger import Ledger
 from fednode.manifest import Manifest
 from fednode.records import Record
@@ -32,6 +34,7 @@ class Archive:
         self.manifests = {signed.statement.digest: signed for signed in self._load(Manifest)}
         self.catalogues = {signed.statement.issuer: signed for signed in self._load(Catalogue)}
         self.receipts = {signed.statement.digest: signed for signed in self._load(Receipt)}
+        self.evaluations = {signed.statement.issuer: signed for signed in self._load(Evaluation)}
         self.revocations = self._load(Revocation)
         self.evidence = ledger.evidence()
         self.roster = Roster(
@@ -41,6 +44,12 @@ class Archive:
             suspended=frozenset(ledger.suspended()),
             quarantined=ledger.quarantined(),
         )
+
+    def word(self, good: frozenset[PeerId]) -> Word:
+        """What all accepted statements say to someone for whom these parties stand well."""
+        catalogues = {issuer: signed.statement for issuer, signed in self.catalogues.items()}
+        manifests = {digest: signed.statement for digest, signed in self.manifests.items()}
+        return Word(good, catalogues, manifests)
 
     def votes(self, new: Signed[Revocation] | None = None) -> dict[PeerId, frozenset[PeerId]]:
         """Who signed a revocation of whom, `new` included: subject -> signers."""
@@ -79,6 +88,23 @@ class Archive:
                 self._ledger.mark_reported(receipt.erased)
         kept = {digest: other for digest, other in self.receipts.items() if digest not in instead}
         self.receipts = {**kept, receipt.digest: signed}
+
+    def keep_evaluation(self, signed: Signed[Evaluation]) -> None:
+        """Keep an evaluation in place of the issuer's last one."""
+        issuer = signed.statement.issuer
+        held = self.evaluations.get(issuer)
+        with self._ledger.transaction("evaluation"):
+            if held:
+                self._ledger.drop_statement("evaluation", held.statement.digest)
+            self._put(signed, issuer)
+        self.evaluations = {**self.evaluations, issuer: signed}
+
+    def drop_evaluations(self, issuers: Collection[PeerId]) -> None:
+        """Forget the evaluations of these issuers."""
+        with self._ledger.transaction("evaluation"):
+            for issuer in issuers:
+                self._ledger.drop_statement("evaluation", self.evaluations[issuer].statement.digest)
+        self.evaluations = {issuer: held for issuer, held in self.evaluations.items() if issuer not in issuers}
 
     def keep_roster(self, roster: Roster, vote: Signed[Revocation] | None = None, reason: str = "") -> None:
         """Keep who is listed, revoked and (for `reason`) suspended now, together with the vote that changed it."""

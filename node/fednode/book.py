@@ -4,18 +4,30 @@ Rule 1: a statement is kept with everything that follows from it, or it is not k
 Rule 2: our own statement is kept before anybody hears it, and no sequence is used twice.
 Rule 3: two catalogues of one issuer and sequence quarantine the issuer; both are kept and passed on.
 Rule 4: what a peer can make us keep is bounded (BookLimits).
+Rule 5: of an issuer's evaluations the newest is kept, until an artifact that it names is void for everybody.
 """
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
-from fednode import drafts
+from fednode import counts, drafts
 from fednode import news as telling
-from fednode.admission import Signed, admit_manifests, check_clock, check_contract, check_signer, open_signed, surplus
+from fednode.admission import (
+    Signed,
+    admit_manifests,
+    check_clock,
+    check_contract,
+    check_evaluation,
+    check_signer,
+    check_standing,
+    open_signed,
+    surplus,
+)
 from fednode.archive import Archive
 from fednode.catalogue import SKEW_SECONDS, Catalogue, Succession, succession
 from fednode.contract import Contract
 from fednode.errors import PeerError, RefusedError
+from fednode.evaluation import Evaluation
 from fednode.inventory import Word
 from fednode.ledger import Ledger
 from fednode.lineage import Pair
@@ -91,14 +103,21 @@ class Book:
 
     def word(self) -> Word:
         """What all accepted statements say."""
-        catalogues = {issuer: signed.statement for issuer, signed in self._archive.catalogues.items()}
-        manifests = {digest: signed.statement for digest, signed in self._archive.manifests.items()}
-        return Word(self.good(), catalogues, manifests)
+        return self._archive.word(self.good())
 
     def receipts(self) -> list[Receipt]:
         """All receipts, oldest first."""
         found = (signed.statement for signed in self._archive.receipts.values())
         return sorted(found, key=lambda receipt: (receipt.created, receipt.digest))
+
+    def evaluations(self) -> dict[PeerId, Evaluation]:
+        """The newest evaluation of each party in good standing."""
+        held = self._archive.evaluations
+        return {peer: held[peer].statement for peer in self.good() & held.keys()}
+
+    def forget_void(self) -> None:
+        """Drop the evaluations that name something void for everybody (Rule 5)."""
+        counts.forget_void(self._archive)
 
     def unconfirmed(self) -> frozenset[PeerId]:
         """The revoked peers that were once listed here and that no receipt of ours names."""
@@ -127,13 +146,15 @@ class Book:
         """Keep what a peer told us; False if it is nothing new.
 
         Raises PeerError, and keeps nothing: `bad-statement`, `other-contract`, `stranger`, `revoked`, `not-signed`, `clock`,
-        `sequence-jump`, `bad-manifest`, `bad-catalogue`, `incomplete`, `too-many`, `own-key`; and `equivocation`, which
-        quarantines the issuer. Raises StorageError if it can't be kept.
+        `sequence-jump`, `bad-manifest`, `bad-catalogue`, `bad-evaluation`, `incomplete`, `too-many`, `own-key`; and
+        `equivocation`, which quarantines the issuer. Raises StorageError if it can't be kept.
         """
         if news.kind == "catalogue":
             return self._accept_catalogue(open_signed(Catalogue, news.envelope), news.attachments)
         if news.kind == "revocation":
             return self._accept_revocation(open_signed(Revocation, news.envelope))
+        if news.kind == "evaluation":
+            return self._accept_evaluation(open_signed(Evaluation, news.envelope))
         return self._accept_receipt(open_signed(Receipt, news.envelope))
 
     def publish(self, identity: Identity, publishes: Iterable[str], manifests: Iterable[str]) -> News:
@@ -206,6 +227,12 @@ class Book:
             raise RefusedError(f"The peer {peer} is neither suspended nor quarantined.")
         self._archive.restore(peer)
 
+    def evaluate(self, identity: Identity, evaluation: Evaluation) -> News:
+        """Our evaluation, signed; it takes the place of the last one, so it has to be younger."""
+        signed = open_signed(Evaluation, evaluation.seal(identity))
+        self._archive.keep_evaluation(signed)
+        return News("evaluation", signed.envelope)
+
     def confirm(
         self, identity: Identity, revoked: Iterable[PeerId], erased: Iterable[Pair], rebuilt: Iterable[str]
     ) -> News:
@@ -272,15 +299,22 @@ class Book:
         self._archive.keep_receipt(signed, [receipt.digest for receipt in dropped])
         return True
 
+    def _accept_evaluation(self, signed: Signed[Evaluation]) -> bool:
+        received = signed.statement
+        self._check_issuer(signed, received.issuer)
+        check_evaluation(received, self._contract)
+        if received.issuer == self._me or not counts.is_news(self._archive, received):
+            return False
+        check_clock(received, self._clock())
+        self._archive.keep_evaluation(signed)
+        return True
+
     def _author(self) -> drafts.Author:
         return drafts.Author(self._contract.id, self._me, int(self._clock()))
 
     def _check_issuer(self, signed: Signed[Statement], issuer: PeerId) -> None:
         check_contract(signed.statement, self._contract)
-        if issuer not in self.roster.members:
-            raise PeerError("stranger", f"A {signed.statement.KIND} is of {issuer}, which is not listed here.")
-        if issuer in self.tombstones:
-            raise PeerError("revoked", f"A {signed.statement.KIND} is of {issuer}, which is revoked.")
+        check_standing(signed.statement, issuer, self.roster)
         check_signer(signed, issuer)
 
     def _check_manifest_bytes(self, issuer: PeerId, new: Iterable[Signed[Manifest]]) -> None:

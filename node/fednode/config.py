@@ -210,7 +210,8 @@ class Settings(BaseModel):
     `data` is where the own images are (None: this node has none), and `labels` which of them to keep (None: all).
     `preset` is the size of the generators (None: by the size of images), `fit_images` how many images a fit sees (None: as the
     preset says), `augment` how experts see images changed (None: by their size and colour), `experts_see` what the own expert is
-    trained on. Workers that idle for `idle_timeout` end.
+    trained on. `max_latency` bounds what the node may choose to answer with, in milliseconds an image (None: whatever is best).
+    Workers that idle for `idle_timeout` end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -229,6 +230,7 @@ class Settings(BaseModel):
     augment: Augment | None = None
     experts_see: Literal["all", "synthetic"] = "all"
     idle_timeout: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] = 600
+    max_latency: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] | None = None
 
 
 KEYS = tuple(Settings.model_fields)

@@ -7,13 +7,16 @@ from fednode import inventory
 from fednode.book import Book
 from fednode.config import Home, Settings
 from fednode.contract import Contract
+from fednode.grid import CELLS
 from fednode.inventory import Held, Inventory, Word
 from fednode.ledger import Ledger
 from fednode.peersfile import Peers
 from fednode.plan import Finished, Own, OwnLabel, State
 from fednode.recipe import Recipes
 from fednode.records import JobRecord
+from fednode.scoring import grid_of, parts_of
 from fednode.store import Store
+from fednode.tally import Tally, add_up
 from fednode_crypto.identity import Identity, PeerId
 
 
@@ -80,8 +83,38 @@ def stock(core: Core) -> Inventory:
     return inventory.take(word(core), held(core))
 
 
-def state(core: Core, waited: bool) -> State:
-    """All that plan() sees; `waited`: the gather deadline has passed."""
+@dataclass(frozen=True)
+class Sight:
+    """What an answer is chosen by: the inventory, the counts about its products, and the cells that are fast enough."""
+
+    stock: Inventory
+    tally: Tally
+    fast: frozenset[str]
+
+
+def sight(core: Core) -> Sight:
+    """What an answer would be chosen by at this moment."""
+    now = stock(core)
+    return Sight(now, tally(core, now), fast(core))
+
+
+def tally(core: Core, now: Inventory) -> Tally:
+    """The counts of all evaluations about just those artifacts that answer now."""
+    parts = parts_of(now)
+    about = [one for one in core.book.evaluations().values() if frozenset(one.lineage) == parts]
+    return add_up(now.covered(core.contract.labels), grid_of(core.recipes), about, now.gamma())
+
+
+def fast(core: Core) -> frozenset[str]:
+    """The cells whose measured latency is within the operator's limit; without a limit all are."""
+    limit = core.settings.max_latency
+    if limit is None:
+        return frozenset(CELLS)
+    return frozenset(cell for cell, spent in core.ledger.get("latency", {}).items() if spent <= limit)
+
+
+def state(core: Core, waited: bool, waited_experts: bool = False) -> State:
+    """All that plan() sees; `waited` and `waited_experts`: the deadlines for generators and for experts have passed."""
     own = Own(
         scan=core.scanned,
         withdrawn=core.ledger.withdrawn(),
@@ -91,6 +124,7 @@ def state(core: Core, waited: bool) -> State:
         left=core.left,
         unconfirmed=core.book.unconfirmed(),
         unreported=core.ledger.unreported(),
+        evaluation=core.book.evaluations().get(core.me),
     )
     said = word(core)
     return State(
@@ -102,6 +136,7 @@ def state(core: Core, waited: bool) -> State:
         held=held(core),
         peers=said.good - {core.me},
         waited=waited,
+        waited_experts=waited_experts,
     )
 
 

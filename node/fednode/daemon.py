@@ -28,14 +28,16 @@ from fednode.errors import DataError, ExitCode, FednodeError, IdentityError, Pee
 from fednode.exchange.exchange import Exchange
 from fednode.exchange.limits import ExchangeLimits
 from fednode.gather import Gather
+from fednode.inventory import Missing
 from fednode.jobs import Jobs
 from fednode.ledger import Ledger
 from fednode.lineage import Pair
 from fednode.peersfile import load as load_peers
-from fednode.plan import Confirm, Job, Plan, Publish, Sign, plan
+from fednode.plan import Confirm, Job, Plan, Publish, Sign, SignEvaluation, plan
 from fednode.recipe import recipes
 from fednode.report import View, report
-from fednode.signing import manifest_of
+from fednode.scoring import was_scored_with
+from fednode.signing import evaluation_of, manifest_of
 from fednode.store import Store
 from fednode.verbs import Verbs
 from fednode.workers import Worker, WorkerSettings
@@ -134,10 +136,11 @@ class Daemon:
         self._exchange = Exchange(core.identity, core.contract.id, self._desk, ExchangeLimits())
         self._jobs = Jobs(core, self._build, self._serve, self._wake.set)
         self._gather = Gather(core.settings.gather_deadline)
+        self._experts = Gather(core.settings.gather_deadline)
         self._plan: Plan | None = None
         self._listen = ""
         self._trouble = ""
-        self.answers = Answers(lambda: cores.stock(core), core.store, self._serve, core.contract, core.recipes)
+        self.answers = Answers(lambda: cores.sight(core), core.store, self._serve, core.contract, core.recipes)
 
     async def run(self) -> int:
         """Serve until told to stop; the exit code."""
@@ -162,8 +165,9 @@ class Daemon:
         async with self._settling:
             told = False
             for _ in range(MAX_ROUNDS):
+                self.core.book.forget_void()
                 current = self._observe()
-                signing = [job for job in current.jobs if isinstance(job, Sign | Publish | Confirm)]
+                signing = [job for job in current.jobs if isinstance(job, Sign | Publish | Confirm | SignEvaluation)]
                 for job in signing:
                     self._sign(job)
                 if not signing and not current.erase:
@@ -271,6 +275,8 @@ class Daemon:
         due = [IDLE_SECONDS]
         if self._plan is not None and self._plan.missing:
             due.append(max(self._gather.passes_at() - now, WAITING_SECONDS))
+        if self._plan is not None and self._plan.lacking and not self._experts.passed(now):
+            due.append(max(self._experts.passes_at() - now, WAITING_SECONDS))
         for at in (self._jobs.retry_at(), self._build.idle_until(), self._serve.idle_until()):
             if at is not None:
                 due.append(max(at - now, WAITING_SECONDS))
@@ -280,9 +286,10 @@ class Daemon:
         now = time.monotonic()
         current = plan(cores.state(self.core, waited=False))
         self._gather.note(current.missing, current.inventory.live, now)
-        if current.missing and self._gather.passed(now):
-            current = plan(cores.state(self.core, waited=True))
-        return current
+        self._experts.note([Missing(peer, None) for peer in current.lacking], frozenset(current.inventory.experts), now)
+        late = bool(current.missing) and self._gather.passed(now)
+        lacking = bool(current.lacking) and self._experts.passed(now)
+        return plan(cores.state(self.core, late, lacking)) if late or lacking else current
 
     def _erase(self, pairs: tuple[Pair, ...]) -> None:
         """Rule 3. What was recorded and not erased when a crash came is planned, and so erased, again."""
@@ -300,7 +307,7 @@ class Daemon:
                 if not {pair, *known[pair].lineage} <= offered:
                     self.core.ledger.record_erasure(pair, known[pair].kind)
             for job in self.core.ledger.jobs():
-                if (self.core.me, (job.result or {}).get("digest")) in gone:
+                if (self.core.me, (job.result or {}).get("digest")) in gone or was_scored_with(job.spec, gone):
                     self.core.ledger.drop_job(job.digest)
         for pair in pairs:
             self.core.store.erase(pair)
@@ -316,6 +323,8 @@ class Daemon:
                 self.broadcast(self.core.book.publish(self.core.identity, publishes, manifests))
             case Confirm(revoked=revoked, erased=erased, rebuilt=rebuilt):
                 self.broadcast(self.core.book.confirm(self.core.identity, revoked, erased, rebuilt))
+            case SignEvaluation():
+                self.broadcast(self.core.book.evaluate(self.core.identity, evaluation_of(self.core, job)))
 
     async def _close(self, control: ControlServer) -> None:
         await self._exchange.stop(STOP_GRACE_SECONDS)

@@ -13,6 +13,7 @@ TRANSACTIONS = (
     "check",
     "erase",
     "erasure",
+    "evaluation",
     "event",
     "job",
     "listed",

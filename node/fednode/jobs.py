@@ -22,8 +22,11 @@ from fednode import core as cores
 from fednode.core import Core
 from fednode.disk import storage_errors
 from fednode.errors import DataError, FednodeError, StorageError, WorkerError
+from fednode.evaluation import counts_digest
 from fednode.lineage import Lineage, Pair
-from fednode.plan import AuditJob, Check, Expert, Fit, Job, OwnLabel, Scan, spec_digest
+from fednode.parts import common_fields, product_fields
+from fednode.plan import AuditJob, Check, Expert, Fit, Job, OwnLabel, Scan, Score, spec_digest
+from fednode.scoring import grid_of
 from fednode.slots import slot, slot_names
 from fednode.workers import Fields, Worker
 from fednode_crypto.digest import sha256_hex
@@ -32,7 +35,7 @@ MAX_TRIES = 5
 FIRST_PAUSE_SECONDS = 2.0
 LONG_PAUSE_SECONDS = 3600.0 * 24 * 365
 
-BuildJob = Scan | Fit | AuditJob | Expert
+BuildJob = Scan | Fit | AuditJob | Expert | Score
 
 log = logging.getLogger("fednode.jobs")
 
@@ -70,7 +73,7 @@ def title(job: Job) -> str:
 
 def key(job: Job) -> str:
     """What names a job: the digest of its spec where it has one."""
-    if isinstance(job, Fit | AuditJob | Expert):
+    if isinstance(job, Fit | AuditJob | Expert | Score):
         return spec_digest(job.spec)
     return title(job)
 
@@ -97,7 +100,7 @@ class Jobs:
             self._running[1].cancel()
         self.failures = {name: failure for name, failure in self.failures.items() if name in names}
         self._sweep(names)
-        if self._running is None and (build := next(self._ready(jobs, (Scan, Fit, AuditJob, Expert)), None)):
+        if self._running is None and (build := next(self._ready(jobs, (Scan, Fit, AuditJob, Expert, Score)), None)):
             self._running = (key(build), asyncio.create_task(self._run(build)))
         if self._checking is None and (check := next(self._ready(jobs, (Check,)), None)):
             self._checking = asyncio.create_task(self._run(check))
@@ -107,8 +110,9 @@ class Jobs:
         return min((failure.not_before for failure in self.failures.values()), default=None)
 
     def blocked(self) -> bool:
-        """Whether a job has failed so often that only a restart or a rescan tries it again."""
-        return any(failure.given_up(time.monotonic()) for failure in self.failures.values())
+        """Whether a job has failed so often that only a restart or a rescan tries it again; a score hinders nothing."""
+        now = time.monotonic()
+        return any(failure.given_up(now) and failure.job != "score" for failure in self.failures.values())
 
     def hopeless(self) -> dict[str, str]:
         """The jobs on the present images that can't succeed, each with the reason."""
@@ -183,6 +187,8 @@ class Jobs:
                 await self._audit(job, Pair(self._core.me, weights))
             case Expert(inputs=inputs):
                 await self._make(job, frozenset(inputs))
+            case Score():
+                await self._score(job)
 
     async def _scan(self) -> None:
         result = await self._ask(Scan(), "scan", self._data(), frozenset())
@@ -240,7 +246,34 @@ class Jobs:
             reasons = "; ".join(result["reasons"])
             log.warning("The generator of %s is not published (see `fednode audit`): %s", job.label, reasons)
 
-    async def _build_in_slot(self, job: Fit | AuditJob | Expert, fields: Fields, uses: Lineage) -> dict[str, Any]:
+    async def _score(self, job: Score) -> None:
+        stock, uses = cores.stock(self._core), frozenset(job.lineage)
+        experts = {pair: manifest for pair, manifest in stock.experts.items() if pair in uses}
+        generators = {pair: manifest for pair, manifest in stock.generators.items() if pair in uses}
+        data = self._data()
+        fields = {
+            **product_fields(experts, generators, self._core.store),
+            **common_fields(self._core.contract, self._core.recipes),
+            "labels": job.spec["labels"],
+            "contract_labels": data["labels"],
+            "data": data["data"],
+            "spec": dict(job.spec),
+        }
+        result = await self._build_in_slot(job, fields, uses)
+        grid, scores = grid_of(self._core.recipes).digest, result["scores"]
+        digest = counts_digest(grid, tuple(job.spec["labels"]), scores) if scores else None
+        self._core.ledger.set("latency", result["latency"])
+        self._done(job, {**result, "digest": digest})
+        self._forget_scores(but=key(job))
+
+    def _forget_scores(self, but: str) -> None:
+        for record in self._core.ledger.jobs():
+            if record.kind == "score" and record.digest != but:
+                self._core.ledger.drop_job(record.digest)
+
+    async def _build_in_slot(
+        self, job: Fit | AuditJob | Expert | Score, fields: Fields, uses: Lineage
+    ) -> dict[str, Any]:
         await self._build.start()
         names = slot_names(self._build.device, self._core.settings.threads, os.cpu_count() or 1)
         self.progress = {
@@ -266,7 +299,7 @@ class Jobs:
 
         return await self._build.ask(op, fields, uses, progress)
 
-    def _done(self, job: Fit | AuditJob | Expert, result: dict[str, Any]) -> None:
+    def _done(self, job: Fit | AuditJob | Expert | Score, result: dict[str, Any]) -> None:
         self._core.ledger.finish_job(key(job), result)
         self._core.ledger.record_event("job", job=title(job), state="done", seconds=result["seconds"])
         log.info("%s is done in %.1f s", title(job), result["seconds"])
@@ -284,7 +317,7 @@ class Jobs:
     def _remember(self, job: Job, code: str, error: FednodeError) -> None:
         if code == "data-changed":
             self._core.scanned = None
-        elif isinstance(error, DataError) and isinstance(job, Fit | AuditJob | Expert):
+        elif isinstance(error, DataError) and isinstance(job, Fit | AuditJob | Expert | Score):
             self._core.ledger.fail_job(key(job), str(error))
         else:
             self._pause(job, code, error)

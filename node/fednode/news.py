@@ -1,7 +1,7 @@
 """News: statements on their way to a peer, and what a peer is told first.
 
 Rule 1: revocations come first, then evidence of equivocation and the current catalogues of parties in good standing with all
-        their manifests, then receipts.
+        their manifests, then receipts, then evaluations.
 Rule 2: who isn't in good standing is told only what is about itself; once we are revoked, everybody hears only that.
 """
 
@@ -19,7 +19,7 @@ from fednode_crypto.identity import PeerId
 class News:
     """A statement on its way; a catalogue's `attachments` are the envelopes of the manifests that it lists."""
 
-    kind: Literal["catalogue", "revocation", "receipt"]
+    kind: Literal["catalogue", "revocation", "receipt", "evaluation"]
     envelope: bytes
     attachments: tuple[bytes, ...] = ()
 
@@ -32,6 +32,7 @@ def for_anyone(archive: Archive) -> list[News]:
         *(news for peer in sorted(archive.roster.quarantined) for news in evidence(archive, peer)),
         *(of_catalogue(archive, archive.catalogues[peer]) for peer in sorted(good & archive.catalogues.keys())),
         *(News("receipt", signed.envelope) for signed in archive.receipts.values() if signed.statement.issuer in good),
+        *(News("evaluation", archive.evaluations[peer].envelope) for peer in sorted(good & archive.evaluations.keys())),
     ]
 
 

@@ -5,6 +5,7 @@ Rule 2: specs name inputs by weight digest alone, sorted: never a peer, a manife
 Rule 3: fit, audit, sign and list come in that order; a generator is live, also for its owner, only once listed.
 Rule 4: the expert waits until every declared generator is here, or until the gather deadline has passed.
 Rule 5: what is not wanted any more is erased before anything is built, and a receipt follows once the new expert stands.
+Rule 6: scoring comes last, and nothing but the own evaluation follows from it.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -13,10 +14,12 @@ from typing import Any
 
 from fednode import inventory
 from fednode.contract import Contract
+from fednode.evaluation import Evaluation
 from fednode.inventory import Held, Inventory, Missing, Word
 from fednode.lineage import Lineage, Pair
 from fednode.manifest import Audit, LabelCount, Manifest
 from fednode.recipe import Recipes, expert_architecture, generator_architecture
+from fednode.scoring import grid_of, lacking, parts_of, score_spec
 from fednode_crypto.digest import digest_json
 from fednode_crypto.identity import PeerId
 
@@ -66,11 +69,15 @@ class Own:
     left: bool = False
     unconfirmed: frozenset[PeerId] = frozenset()
     unreported: frozenset[Pair] = frozenset()
+    evaluation: Evaluation | None = None
 
 
 @dataclass(frozen=True)
 class State:
-    """All that plan() sees. `peers` are the listed peers in good standing; `waited` says that the gather deadline has passed."""
+    """All that plan() sees. `peers` are the listed peers in good standing.
+
+    `waited`: the gather deadline for generators has passed; `waited_experts`: that for the peers' experts has.
+    """
 
     me: PeerId
     contract: Contract
@@ -80,6 +87,7 @@ class State:
     held: Held
     peers: frozenset[PeerId] = frozenset()
     waited: bool = False
+    waited_experts: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,18 +155,38 @@ class Confirm:
     rebuilt: tuple[str, ...]
 
 
-Job = Scan | Check | Fit | AuditJob | Sign | Publish | Expert | Confirm
+@dataclass(frozen=True)
+class Score:
+    """Score the products, whose parts are `lineage`, on own held-out images."""
+
+    spec: Spec
+    lineage: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class SignEvaluation:
+    """Sign what a Score job has counted."""
+
+    spec: Spec
+    lineage: tuple[Pair, ...]
+
+
+Job = Scan | Check | Fit | AuditJob | Sign | Publish | Expert | Confirm | Score | SignEvaluation
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Erase first, fetch at any time, run the jobs in order; `missing` is what the gather rule still waits for."""
+    """Erase first, fetch at any time, run the jobs in order.
+
+    `missing` is what the gather rule still waits for; `lacking` are the peers whose experts scoring waits for.
+    """
 
     jobs: tuple[Job, ...]
     erase: tuple[Pair, ...]
     fetch: tuple[Pair, ...]
     missing: tuple[Missing, ...]
     inventory: Inventory
+    lacking: tuple[PeerId, ...] = ()
 
     @property
     def idle(self) -> bool:
@@ -175,9 +203,10 @@ def plan(state: State) -> Plan:
         return Plan((), tuple(sorted(erase)), (), (), stock)
     missing = inventory.missing(state.word, stock, state.peers, state.held.bad)
     jobs = (*_checks(state, stock), *_own_jobs(state, stock, missing))
+    late = lacking(stock, state.peers, state.word.catalogues.keys())
     if not erase and not jobs:
-        jobs = _confirmation(state, stock)
-    return Plan(jobs, tuple(sorted(erase)), _fetches(state, stock), missing, stock)
+        jobs = _confirmation(state, stock) or _scoring(state, stock, missing, late)
+    return Plan(jobs, tuple(sorted(erase)), _fetches(state, stock), missing, stock, late)
 
 
 def _to_erase(state: State) -> Lineage:
@@ -385,3 +414,20 @@ def _confirmation(state: State, stock: Inventory) -> tuple[Confirm, ...]:
     if not rebuilt and _expert_spec(state, stock) is not None:
         return ()
     return (Confirm(tuple(sorted(state.own.unconfirmed)), tuple(sorted(state.own.unreported)), rebuilt),)
+
+
+def _scoring(state: State, stock: Inventory, missing: tuple[Missing, ...], late: tuple[PeerId, ...]) -> tuple[Job, ...]:
+    """The next step towards an evaluation of what answers now; none while that is not complete, or if it is signed."""
+    labels = stock.covered(state.contract.labels)
+    if len(labels) < 2 or not stock.experts:
+        return ()
+    if (missing and not state.waited) or (late and not state.waited_experts):
+        return ()
+    spec = score_spec(grid_of(state.recipes), labels, _own_labels(state), stock, state.me)
+    lineage = tuple(sorted(parts_of(stock)))
+    scored, signed = _finished(state, spec), state.own.evaluation
+    if scored is None:
+        return (Score(spec, lineage),)
+    if scored.digest is None or (signed and (signed.lineage, signed.counts) == (lineage, scored.digest)):
+        return ()
+    return (SignEvaluation(spec, lineage),)

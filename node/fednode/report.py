@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from fednode import core as cores
-from fednode.answers import default_product
+from fednode.answers import way_of
 from fednode.audits import OwnAudit, overridden, own_audits, own_expert
-from fednode.core import Core
+from fednode.core import Core, Sight
 from fednode.desk import NodeDesk
 from fednode.exchange.exchange import Link
 from fednode.inventory import Inventory, Missing
-from fednode.jobs import Jobs
+from fednode.jobs import Jobs, key
 from fednode.lineage import Pair
 from fednode.peersfile import Peer
-from fednode.plan import AuditJob, Expert, Fit, Plan, Scan
+from fednode.plan import AuditJob, Expert, Fit, Plan, Scan, Score, SignEvaluation
 from fednode.revocation import Receipt, quorum_size
 from fednode.roster import Standing
 from fednode_crypto.identity import PeerId
@@ -40,7 +40,8 @@ class View:
 
 def report(view: View) -> Document:
     """The whole status document."""
-    core, stock = view.core, cores.stock(view.core)
+    core, sight = view.core, cores.sight(view.core)
+    stock = sight.stock
     covered = stock.covered(core.contract.labels)
     return {
         "name": core.settings.name,
@@ -55,7 +56,8 @@ def report(view: View) -> Document:
         "waiting": _waiting(view),
         "gamma": {core.name_of(peer): labels for peer, labels in stock.gamma().items()},
         "peers": [_peer(view, peer, view.plan.missing if view.plan else ()) for peer in core.peers.peers],
-        "product": _product(core, stock),
+        "product": _product(core, sight),
+        "evaluation": _evaluation(view, sight),
         "uncovered": [label for label in core.contract.labels if label not in covered],
         "withdrawn": sorted(core.ledger.withdrawn()),
         "failed": _failed(view.jobs),
@@ -138,15 +140,39 @@ def _peer(view: View, peer: Peer, missing: Iterable[Missing]) -> Document:
     }
 
 
-def _product(core: Core, stock: Inventory) -> Document:
+def _product(core: Core, sight: Sight) -> Document:
+    stock = sight.stock
+
     def named(pair: Pair) -> Document:
         return {"peer": core.name_of(pair.issuer), "digest": pair.digest}
 
     return {
-        "default": default_product(stock),
+        "default": way_of(sight).product,
         "experts": [named(pair) for pair in sorted(stock.experts)],
         "stale": [{**named(pair), "reason": reason} for pair, reason in sorted(stock.stale.items())],
     }
+
+
+def _evaluation(view: View, sight: Sight) -> Document:
+    """Whose counts about what answers now are here, whose expert scoring waits for, and the way that they speak for."""
+    way, tally = way_of(sight), sight.tally
+    accuracy = tally.accuracy(way.cell) if tally.scorers and way.cell else None
+    return {
+        "nodes": sorted(view.core.name_of(peer) for peer in tally.issuers),
+        "lacking": sorted(view.core.name_of(peer) for peer in (view.plan.lacking if view.plan else ())),
+        "scoring": _is_scoring(view),
+        "images": tally.images,
+        "labels": len(tally.scorers),
+        "product": way.product,
+        **way.document(),
+        "accuracy": accuracy and {"value": accuracy.value, "low": accuracy.low, "high": accuracy.high},
+    }
+
+
+def _is_scoring(view: View) -> bool:
+    """Whether an evaluation of our own is on its way; one that failed is tried again later, and nobody waits for that."""
+    jobs = view.plan.jobs if view.plan else ()
+    return any(isinstance(job, Score | SignEvaluation) and key(job) not in view.jobs.failures for job in jobs)
 
 
 def _failed(jobs: Jobs) -> list[Document]:

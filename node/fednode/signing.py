@@ -1,21 +1,27 @@
-"""Own manifests: what a Sign job of the plan says, with the size, numerics and time that the job that made the weights left."""
+"""Own manifests and evaluations: what a job of the plan says, with what the job before it left in the ledger, and the time."""
 
 import json
 import time
+from typing import Any
 
 from pydantic import TypeAdapter
 
+from fednode.catalogue import SKEW_SECONDS
 from fednode.core import Core
+from fednode.evaluation import Evaluation, Scores
 from fednode.manifest import Manifest, Numerics, Weights
-from fednode.plan import Sign, spec_digest
+from fednode.plan import Sign, SignEvaluation, Spec, spec_digest
 from fednode.recipe import Architecture, ExpertArchitecture, GeneratorArchitecture
+from fednode.scoring import grid_of
+
+LAST_EVALUATED = "evaluated"  # the setting with the time of our last evaluation, which no later one may share
 
 _ARCHITECTURE: TypeAdapter[GeneratorArchitecture | ExpertArchitecture] = TypeAdapter(Architecture)
 
 
 def manifest_of(core: Core, job: Sign) -> Manifest:
     """The manifest to sign. Raises KeyError if the job that made the weights is not in the ledger."""
-    made = {record.digest: record.result for record in core.ledger.jobs()}[spec_digest(job.spec)] or {}
+    made = _result(core, job.spec)
     expert = job.spec["job"] == "expert"
     return Manifest(
         contract=core.contract.id,
@@ -31,3 +37,27 @@ def manifest_of(core: Core, job: Sign) -> Manifest:
         audit=job.audit,
         dp=None,
     )
+
+
+def evaluation_of(core: Core, job: SignEvaluation) -> Evaluation:
+    """The evaluation to sign, younger than every one before that a peer can have taken: none does from far in the future.
+
+    Raises KeyError if its job is not in the ledger.
+    """
+    now, last = int(time.time()), core.ledger.get(LAST_EVALUATED, 0)
+    created = now if last > now + SKEW_SECONDS else max(now, last + 1)
+    core.ledger.set(LAST_EVALUATED, created)
+    return Evaluation(
+        contract=core.contract.id,
+        created=created,
+        issuer=core.me,
+        grid=grid_of(core.recipes).digest,
+        labels=tuple(job.spec["labels"]),
+        lineage=job.lineage,
+        scores=tuple(Scores.model_validate_json(json.dumps(one)) for one in _result(core, job.spec)["scores"]),
+    )
+
+
+def _result(core: Core, spec: Spec) -> dict[str, Any]:
+    found = {record.digest: record.result for record in core.ledger.jobs()}[spec_digest(spec)]
+    return dict(found or {})

@@ -20,7 +20,6 @@ from fednode_crypto.identity import Identity, PeerId, public_bytes
 
 MAX_INTEGER = 2**53 - 1
 STATEMENT_LIMIT = 64 * 1024
-RESERVED_KINDS = ("evaluation",)
 
 Envelope = NewType("Envelope", bytes)
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

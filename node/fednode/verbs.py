@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from fednode import core as cores
-from fednode.answers import PRODUCTS, Answers
+from fednode import federated
+from fednode.answers import Answers
 from fednode.audits import own_audits
 from fednode.book import News
 from fednode.contract import label_name
 from fednode.control.service import Handler
 from fednode.core import Core
-from fednode.errors import DataError, NoAnswerError, RefusedError
+from fednode.errors import DataError, RefusedError
 from fednode.revocation import quorum_size
 from fednode_crypto.errors import PeerIdError
 from fednode_crypto.identity import PeerId, parse_peer_id
@@ -72,14 +73,13 @@ class Verbs:
 
     async def predict(self, request: Any) -> Document:
         """Answers for the images of the request."""
-        product = request.product or "auto"
-        if product not in PRODUCTS:
-            raise NoAnswerError(f"There is no product {product!r}.", f"Choose one of {', '.join(PRODUCTS)}.")
         images = [{"name": image.name, "data": base64.b64encode(image.data).decode()} for image in request.images]
-        return await self._daemon.answers.predict(images, product)
+        return await self._daemon.answers.predict(images, request.product or "auto")
 
     async def evaluate(self, request: Any) -> Document:
-        """Measures of every product on a data source."""
+        """Measures of every product on a data source, or what all nodes have counted on their own held-out images."""
+        if request.federation:
+            return federated.document(self._core)
         data = {"source": request.source, "labels": list(request.labels) or None, "skip_bad": request.skip_bad}
         result = await self._daemon.answers.evaluate({"data": data, "confusion_png": request.confusion_png or None})
         for expert in result["experts"]:

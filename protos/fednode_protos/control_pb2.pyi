@@ -33,16 +33,18 @@ class PredictRequest(_message.Message):
     def __init__(self, images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., product: _Optional[str] = ...) -> None: ...
 
 class EvaluateRequest(_message.Message):
-    __slots__ = ("source", "labels", "confusion_png", "skip_bad")
+    __slots__ = ("source", "labels", "confusion_png", "skip_bad", "federation")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     CONFUSION_PNG_FIELD_NUMBER: _ClassVar[int]
     SKIP_BAD_FIELD_NUMBER: _ClassVar[int]
+    FEDERATION_FIELD_NUMBER: _ClassVar[int]
     source: str
     labels: _containers.RepeatedScalarFieldContainer[str]
     confusion_png: str
     skip_bad: bool
-    def __init__(self, source: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., confusion_png: _Optional[str] = ..., skip_bad: _Optional[bool] = ...) -> None: ...
+    federation: bool
+    def __init__(self, source: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., confusion_png: _Optional[str] = ..., skip_bad: _Optional[bool] = ..., federation: _Optional[bool] = ...) -> None: ...
 
 class SamplesRequest(_message.Message):
     __slots__ = ("png", "per_label")

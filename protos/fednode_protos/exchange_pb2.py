@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x66\x65\x64node_protos/exchange.proto\x12\x13\x66\x65\x64node.exchange.v1\"c\n\x08Greeting\x12\x10\n\x08software\x18\x01 \x01(\t\x12\x11\n\tprotocols\x18\x02 \x03(\r\x12\x10\n\x08\x63ontract\x18\x03 \x01(\t\x12\x10\n\x08\x63lock_ms\x18\x04 \x01(\x03\x12\x0e\n\x06roster\x18\x05 \x01(\t\"*\n\x08\x41rtifact\x12\x0e\n\x06issuer\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\"\xb4\x01\n\x04News\x12,\n\x04kind\x18\x01 \x01(\x0e\x32\x1e.fednode.exchange.v1.News.Kind\x12\x10\n\x08\x65nvelope\x18\x02 \x01(\x0c\x12\x13\n\x0b\x61ttachments\x18\x03 \x03(\x0c\"W\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eKIND_CATALOGUE\x10\x01\x12\x13\n\x0fKIND_REVOCATION\x10\x02\x12\x10\n\x0cKIND_RECEIPT\x10\x03\"\xf9\x01\n\x0cWatchMessage\x12)\n\x04news\x18\x01 \x01(\x0b\x32\x19.fednode.exchange.v1.NewsH\x00\x12)\n\x04want\x18\x02 \x01(\x0b\x32\x19.fednode.exchange.v1.WantH\x00\x12-\n\x04have\x18\x03 \x01(\x0b\x32\x1d.fednode.exchange.v1.ArtifactH\x00\x12-\n\x04gone\x18\x04 \x01(\x0b\x32\x1d.fednode.exchange.v1.ArtifactH\x00\x12-\n\x04send\x18\x05 \x01(\x0b\x32\x1d.fednode.exchange.v1.ArtifactH\x00\x42\x06\n\x04\x62ody\"8\n\x04Want\x12\x30\n\tartifacts\x18\x01 \x03(\x0b\x32\x1d.fednode.exchange.v1.Artifact\"Q\n\x03\x41sk\x12\x31\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x1d.fednode.exchange.v1.ArtifactH\x00\x12\x0f\n\x05\x66irst\x18\x02 \x01(\rH\x00\x42\x06\n\x04\x62ody\"h\n\x04Part\x12+\n\x05offer\x18\x01 \x01(\x0b\x32\x1a.fednode.exchange.v1.OfferH\x00\x12+\n\x05piece\x18\x02 \x01(\x0b\x32\x1a.fednode.exchange.v1.PieceH\x00\x42\x06\n\x04\x62ody\"H\n\x05Offer\x12/\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x1d.fednode.exchange.v1.Artifact\x12\x0e\n\x06pieces\x18\x02 \x01(\x0c\"$\n\x05Piece\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"\x11\n\x0fReceiptsRequest2\xf9\x02\n\x08\x45xchange\x12\x45\n\x05Hello\x12\x1d.fednode.exchange.v1.Greeting\x1a\x1d.fednode.exchange.v1.Greeting\x12Q\n\x05Watch\x12!.fednode.exchange.v1.WatchMessage\x1a!.fednode.exchange.v1.WatchMessage(\x01\x30\x01\x12@\n\x05\x46\x65tch\x12\x18.fednode.exchange.v1.Ask\x1a\x19.fednode.exchange.v1.Part(\x01\x30\x01\x12?\n\x04Push\x12\x19.fednode.exchange.v1.Part\x1a\x18.fednode.exchange.v1.Ask(\x01\x30\x01\x12P\n\x0bGetReceipts\x12$.fednode.exchange.v1.ReceiptsRequest\x1a\x19.fednode.exchange.v1.News0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x66\x65\x64node_protos/exchange.proto\x12\x13\x66\x65\x64node.exchange.v1\"c\n\x08Greeting\x12\x10\n\x08software\x18\x01 \x01(\t\x12\x11\n\tprotocols\x18\x02 \x03(\r\x12\x10\n\x08\x63ontract\x18\x03 \x01(\t\x12\x10\n\x08\x63lock_ms\x18\x04 \x01(\x03\x12\x0e\n\x06roster\x18\x05 \x01(\t\"*\n\x08\x41rtifact\x12\x0e\n\x06issuer\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\"\xc9\x01\n\x04News\x12,\n\x04kind\x18\x01 \x01(\x0e\x32\x1e.fednode.exchange.v1.News.Kind\x12\x10\n\x08\x65nvelope\x18\x02 \x01(\x0c\x12\x13\n\x0b\x61ttachments\x18\x03 \x03(\x0c\"l\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eKIND_CATALOGUE\x10\x01\x12\x13\n\x0fKIND_REVOCATION\x10\x02\x12\x10\n\x0cKIND_RECEIPT\x10\x03\x12\x13\n\x0fKIND_EVALUATION\x10\x04\"\xf9\x01\n\x0cWatchMessage\x12)\n\x04news\x18\x01 \x01(\x0b\x32\x19.fednode.exchange.v1.NewsH\x00\x12)\n\x04want\x18\x02 \x01(\x0b\x32\x19.fednode.exchange.v1.WantH\x00\x12-\n\x04have\x18\x03 \x01(\x0b\x32\x1d.fednode.exchange.v1.ArtifactH\x00\x12-\n\x04gone\x18\x04 \x01(\x0b\x32\x1d.fednode.exchange.v1.ArtifactH\x00\x12-\n\x04send\x18\x05 \x01(\x0b\x32\x1d.fednode.exchange.v1.ArtifactH\x00\x42\x06\n\x04\x62ody\"8\n\x04Want\x12\x30\n\tartifacts\x18\x01 \x03(\x0b\x32\x1d.fednode.exchange.v1.Artifact\"Q\n\x03\x41sk\x12\x31\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x1d.fednode.exchange.v1.ArtifactH\x00\x12\x0f\n\x05\x66irst\x18\x02 \x01(\rH\x00\x42\x06\n\x04\x62ody\"h\n\x04Part\x12+\n\x05offer\x18\x01 \x01(\x0b\x32\x1a.fednode.exchange.v1.OfferH\x00\x12+\n\x05piece\x18\x02 \x01(\x0b\x32\x1a.fednode.exchange.v1.PieceH\x00\x42\x06\n\x04\x62ody\"H\n\x05Offer\x12/\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x1d.fednode.exchange.v1.Artifact\x12\x0e\n\x06pieces\x18\x02 \x01(\x0c\"$\n\x05Piece\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"\x11\n\x0fReceiptsRequest2\xf9\x02\n\x08\x45xchange\x12\x45\n\x05Hello\x12\x1d.fednode.exchange.v1.Greeting\x1a\x1d.fednode.exchange.v1.Greeting\x12Q\n\x05Watch\x12!.fednode.exchange.v1.WatchMessage\x1a!.fednode.exchange.v1.WatchMessage(\x01\x30\x01\x12@\n\x05\x46\x65tch\x12\x18.fednode.exchange.v1.Ask\x1a\x19.fednode.exchange.v1.Part(\x01\x30\x01\x12?\n\x04Push\x12\x19.fednode.exchange.v1.Part\x1a\x18.fednode.exchange.v1.Ask(\x01\x30\x01\x12P\n\x0bGetReceipts\x12$.fednode.exchange.v1.ReceiptsRequest\x1a\x19.fednode.exchange.v1.News0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,23 +36,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ARTIFACT']._serialized_start=155
   _globals['_ARTIFACT']._serialized_end=197
   _globals['_NEWS']._serialized_start=200
-  _globals['_NEWS']._serialized_end=380
+  _globals['_NEWS']._serialized_end=401
   _globals['_NEWS_KIND']._serialized_start=293
-  _globals['_NEWS_KIND']._serialized_end=380
-  _globals['_WATCHMESSAGE']._serialized_start=383
-  _globals['_WATCHMESSAGE']._serialized_end=632
-  _globals['_WANT']._serialized_start=634
-  _globals['_WANT']._serialized_end=690
-  _globals['_ASK']._serialized_start=692
-  _globals['_ASK']._serialized_end=773
-  _globals['_PART']._serialized_start=775
-  _globals['_PART']._serialized_end=879
-  _globals['_OFFER']._serialized_start=881
-  _globals['_OFFER']._serialized_end=953
-  _globals['_PIECE']._serialized_start=955
-  _globals['_PIECE']._serialized_end=991
-  _globals['_RECEIPTSREQUEST']._serialized_start=993
-  _globals['_RECEIPTSREQUEST']._serialized_end=1010
-  _globals['_EXCHANGE']._serialized_start=1013
-  _globals['_EXCHANGE']._serialized_end=1390
+  _globals['_NEWS_KIND']._serialized_end=401
+  _globals['_WATCHMESSAGE']._serialized_start=404
+  _globals['_WATCHMESSAGE']._serialized_end=653
+  _globals['_WANT']._serialized_start=655
+  _globals['_WANT']._serialized_end=711
+  _globals['_ASK']._serialized_start=713
+  _globals['_ASK']._serialized_end=794
+  _globals['_PART']._serialized_start=796
+  _globals['_PART']._serialized_end=900
+  _globals['_OFFER']._serialized_start=902
+  _globals['_OFFER']._serialized_end=974
+  _globals['_PIECE']._serialized_start=976
+  _globals['_PIECE']._serialized_end=1012
+  _globals['_RECEIPTSREQUEST']._serialized_start=1014
+  _globals['_RECEIPTSREQUEST']._serialized_end=1031
+  _globals['_EXCHANGE']._serialized_start=1034
+  _globals['_EXCHANGE']._serialized_end=1411
 # @@protoc_insertion_point(module_scope)

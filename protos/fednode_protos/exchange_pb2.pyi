@@ -37,10 +37,12 @@ class News(_message.Message):
         KIND_CATALOGUE: _ClassVar[News.Kind]
         KIND_REVOCATION: _ClassVar[News.Kind]
         KIND_RECEIPT: _ClassVar[News.Kind]
+        KIND_EVALUATION: _ClassVar[News.Kind]
     KIND_UNSPECIFIED: News.Kind
     KIND_CATALOGUE: News.Kind
     KIND_REVOCATION: News.Kind
     KIND_RECEIPT: News.Kind
+    KIND_EVALUATION: News.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     ENVELOPE_FIELD_NUMBER: _ClassVar[int]
     ATTACHMENTS_FIELD_NUMBER: _ClassVar[int]

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fednode.catalogue import FRESH_SECONDS, Catalogue
 from fednode.contract import Contract, ImageShape
+from fednode.evaluation import Evaluation, Row, Scores
 from fednode.lineage import Pair
 from fednode.manifest import Audit, LabelCount, Manifest, Numerics, Privacy, Weights
 from fednode.recipe import ExpertArchitecture, GeneratorArchitecture
@@ -88,6 +89,15 @@ def statements() -> dict[str, tuple[Statement, tuple[Identity, ...]]]:
         erased=(Pair(BOB.peer_id, digest("bob's generator")),),
         rebuilt=(digest("new expert"),),
     )
+    rows = (Row(label="melanoma", answered=((0, 11), (1, 4)), losses=(9_000_000, 7_654_321)),)
+    evaluation = Evaluation(
+        **COMMON,
+        issuer=ALICE.peer_id,
+        grid=digest("grid"),
+        labels=("melanoma", "nevus"),
+        lineage=tuple(sorted([expert.pair, *expert.lineage])),
+        scores=(Scores(cell="experts", rows=rows), Scores(cell="generative", rows=rows)),
+    )
     return {
         "manifest-generator": (generator, (ALICE,)),
         "manifest-expert": (expert, (ALICE,)),
@@ -97,6 +107,7 @@ def statements() -> dict[str, tuple[Statement, tuple[Identity, ...]]]:
         "revocation": (Revocation(**COMMON, subject=BOB.peer_id, reason="Ein Grund — 理由"), (ALICE, CAROL)),
         "rotation": (Rotation(**COMMON, old=ALICE.peer_id, new=CAROL.peer_id), (ALICE, CAROL)),
         "receipt": (receipt, (ALICE,)),
+        "evaluation": (evaluation, (ALICE,)),
     }
 
 

@@ -9,7 +9,7 @@ def budgets(shares: Shares) -> dict[str, float]:
     kept = labels - len(list(shares.values())[-1])
     return {
         **_building(nodes, labels),
-        "evaluate": 15.0 + 5.0 * nodes,
+        "evaluate": 15.0 + 6.0 * nodes,
         "baselines": 9.0 * nodes,
         "leave": 10.0 + 4.0 * nodes,
         "rebuild": 10.0 + 7.0 * nodes,

@@ -26,6 +26,14 @@ def ready(statuses: Statuses, shares: Shares) -> bool:
     )
 
 
+def scored(statuses: Statuses, shares: Shares) -> bool:
+    """Whether all is done, and every node has the same nodes' counts of how the products do."""
+    said = [statuses[me]["evaluation"] for me in shares]
+    return ready(statuses, shares) and not any(
+        found["scoring"] or found["lacking"] or found["nodes"] != said[0]["nodes"] for found in said
+    )
+
+
 def product_peers(status: Document) -> list[str]:
     """The names of those whose experts are in the product."""
     return [expert["peer"] for expert in status["product"]["experts"]]
@@ -40,9 +48,9 @@ def own_experts(statuses: Statuses, shares: Shares) -> dict[str, str]:
 
 
 def hopeless(status: Document) -> str | None:
-    """Why a node will not get any further by itself, if that is so."""
+    """Why a node will not get any further by itself, if that is so; a score that fails is only not taken into account."""
     for failed in status["failed"]:
-        if failed["retry_in"] is None:
+        if failed["retry_in"] is None and failed["job"] != "score":
             return f"{failed['job']}: {failed['reason']}"
     return str(status["last_error"] or "it is blocked") if status["phase"] == "blocked" else None
 

@@ -11,14 +11,14 @@ Document = dict[str, Any]
 
 
 def accuracies(evaluation: Document, names: Iterable[str]) -> Document:
-    """Accuracy of each node's expert, of both products, and of the one that `predict` uses by default."""
+    """Accuracy of each node's expert, of both products, and of the way that `predict` answers by itself."""
     experts = {expert["peer"]: expert["accuracy"] for expert in evaluation["experts"]}
     products = {name: measures["accuracy"] for name, measures in evaluation["products"].items() if measures}
     return {
         "experts": [experts[name] for name in names],
         "product": products.get("experts"),
         "generative": products.get("generative"),
-        "chosen": products.get(evaluation["default"]),
+        "chosen": evaluation["chosen"]["accuracy"],
     }
 
 

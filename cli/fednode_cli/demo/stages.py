@@ -118,6 +118,8 @@ def _measure(stage: Stage, federation: Federation) -> Document:
     first = next(iter(federation.nodes.values()))
     report = stage.options.report
     with stage.watch.phase("evaluate"):
+        stage.display.stage("the nodes score the products on their own held-out images")
+        federation.wait(goals.scored, stage.shares, stage.display.show)
         stage.display.stage("measures the experts and the products")
         evaluation = first.client.evaluate(stage.source.name, confusion_png=str(report / "confusion.png"))
     with stage.watch.phase("baselines"):
@@ -186,6 +188,7 @@ def _until(questions: asking.Asking, since: float, count: int, federation: Feder
 
 def _measure_again(stage: Stage, federation: Federation) -> Document:
     with stage.watch.phase("evaluate"):
+        federation.wait(goals.scored, stage.rest, stage.display.show)
         stage.display.stage("measures the rebuilt experts and products")
         evaluation = next(iter(federation.nodes.values())).client.evaluate(stage.source.name)
     return {**measures.accuracies(evaluation, stage.rest), "labels": evaluation["labels"]}

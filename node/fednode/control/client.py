@@ -45,7 +45,7 @@ class ControlClient:
         return self._call("Status", control_pb2.StatusRequest(), 10)
 
     def predict(self, images: Sequence[tuple[str, bytes]], product: str = "auto") -> Document:
-        """Answers for image files (name, bytes); `product` is auto, experts or generative."""
+        """Answers for image files (name, bytes); `product` is auto, experts, generative or both."""
         request = control_pb2.PredictRequest(product=product)
         for name, data in images:
             request.images.add(name=name, data=data)
@@ -59,6 +59,10 @@ class ControlClient:
             source=source, labels=labels, confusion_png=confusion_png, skip_bad=skip_bad
         )
         return self._call("Evaluate", request)
+
+    def evaluate_federation(self) -> Document:
+        """What all nodes have counted on their own held-out images about the products that answer now."""
+        return self._call("Evaluate", control_pb2.EvaluateRequest(federation=True))
 
     def samples(self, png: str, per_label: int = 8) -> Document:
         """Draws a picture of own real images beside synthetic ones, label by label, into the file `png`."""

@@ -13,6 +13,7 @@ class ExchangeLimits:
     """
 
     message: int = 16 * MIB  # the biggest is a catalogue with all its manifests
+    evaluation: int = MIB + 1024  # a message with an evaluation
     small: int = 256 * 1024  # every other message but pieces and piece lists
     manifests: int = 4096  # that come with one catalogue
     wants: int = 1000  # artifacts named in one message

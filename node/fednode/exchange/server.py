@@ -54,6 +54,6 @@ class Service(rpc.ExchangeServicer):  # type: ignore[misc]
     async def GetReceipts(self, _request: pb.ReceiptsRequest, stream: Stream) -> None:  # noqa: N802
         """Tell the caller of revocations and receipts; the desk gives a revoked peer those about itself."""
         for news in self._desk.news(stream.peer):
-            if news.kind != "catalogue":
+            if news.kind in ("revocation", "receipt"):
                 await stream.write(news_message(news), self._limits.idle)
                 self._desk.count("sent", "statement", news_size(news))

@@ -27,6 +27,7 @@ _KINDS = {
     "catalogue": pb.News.KIND_CATALOGUE,
     "revocation": pb.News.KIND_REVOCATION,
     "receipt": pb.News.KIND_RECEIPT,
+    "evaluation": pb.News.KIND_EVALUATION,
 }
 _NAMES: dict[int, Any] = {number: name for name, number in _KINDS.items()}
 
@@ -74,7 +75,7 @@ def news_of(message: pb.News, limits: ExchangeLimits) -> News | None:
     if len(message.attachments) > limits.manifests or not message.envelope:
         raise PeerError("protocol", "A statement came with too many attachments, or empty.")
     if message.kind != pb.News.KIND_CATALOGUE:
-        _bound(message, limits)
+        _bound(message, limits.evaluation if message.kind == pb.News.KIND_EVALUATION else limits.small)
     return News(_NAMES[message.kind], message.envelope, tuple(message.attachments))
 
 
@@ -103,7 +104,7 @@ def event_of(message: pb.WatchMessage, limits: ExchangeLimits) -> Event | None:
     body = message.WhichOneof("body")
     if body == "news":
         return news_of(message.news, limits)
-    _bound(message, limits)
+    _bound(message, limits.small)
     if body == "want":
         if len(message.want.artifacts) > limits.wants:
             raise PeerError("protocol", f"More than {limits.wants} artifacts are wanted in one message.")
@@ -197,6 +198,6 @@ def _digest(text: str) -> str:
     return text
 
 
-def _bound(message: Message, limits: ExchangeLimits) -> None:
-    if message.ByteSize() > limits.small:
-        raise PeerError("protocol", f"A message is longer than {limits.small} bytes.")
+def _bound(message: Message, most: int) -> None:
+    if message.ByteSize() > most:
+        raise PeerError("protocol", f"A message is longer than {most} bytes.")

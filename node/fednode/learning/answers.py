@@ -1,4 +1,4 @@
-"""The ops that answer: predict and evaluate, by the product of experts and the generative product.
+"""The ops that answer: predict and evaluate, by the product of experts, the generative product, and the product of both.
 
 Rule: a product answers for the covered labels alone, and only if everything that it needs is there; else it is unanswerable.
 """
@@ -6,10 +6,10 @@ Rule: a product answers for the covered labels alone, and only if everything tha
 import base64
 import binascii
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,24 +17,33 @@ import torch
 from torch import Tensor
 
 from fednode.errors import FednodeError
+from fednode.grid import PLAIN_MILLI, Cell, Levels, levels_of
 from fednode.learning import dataset, evaluation, pictures
 from fednode.learning.expert import logits
-from fednode.learning.generative import Scored, Term, probabilities, score
+from fednode.learning.generative import Term, probabilities, score
 from fednode.learning.images import BadImageError, decode
-from fednode.learning.product import product_of_experts
-from fednode.learning.requests import Evaluate, NamedImage, Predict, Product
+from fednode.learning.product import log_probabilities, product_of_both, product_of_experts, tempered
+from fednode.learning.requests import Evaluate, NamedImage, Predict, Product, Way
 from fednode.learning.session import Report, Session
 
 Result = dict[str, Any]
+Probabilities = npt.NDArray[np.float64]
+
+PARTS: tuple[Literal["experts"], Literal["generative"]] = ("experts", "generative")
 
 
 @dataclass(frozen=True)
 class Answered:
-    """Probabilities (N, K) of a product, the seconds they took, and how many times a network saw each image."""
+    """Log probabilities (N, K) of a product, the seconds they took, and how many times a network saw each image."""
 
-    probabilities: npt.NDArray[np.float64]
+    logs: Tensor
     seconds: float
     calls: float
+
+    @property
+    def probabilities(self) -> Probabilities:
+        """As the product says, without a temperature."""
+        return tempered(self.logs, PLAIN_MILLI).numpy()
 
 
 class UnanswerableError(FednodeError):
@@ -45,7 +54,12 @@ def predict(request: Predict, session: Session, report: Report) -> Result:
     """For each image the likeliest label and all probabilities, or what is wrong with the image."""
     decoded = [_decode(one, request) for one in request.images]
     good = [one for one in decoded if isinstance(one, np.ndarray)]
-    probabilities = iter(_probabilities(request, session, good, report)) if good else iter(())
+    found: list[list[float]] = []
+    if good:
+        images = torch.from_numpy(np.stack(good))
+        logs = log_answers(request, session, images, Cell(request.product, request.levels), report)
+        found = tempered(logs, request.temperature_milli).tolist()
+    probabilities = iter(found)
     return {
         "answers": [
             {"name": named.name, "error": one}
@@ -66,6 +80,9 @@ def evaluate(request: Evaluate, session: Session, report: Report) -> Result:
         raise UnanswerableError("No image of the data has a covered label.")
     images, targets = torch.from_numpy(test.images[covered]), targets[covered]
     single, answers = _answered(request, session, images, report)
+    chosen = None
+    if request.chosen:
+        chosen = evaluation.metrics(_in_way(request.chosen, request, session, images, answers, report), targets)
     confusion = {name: evaluation.confusion(one.probabilities, targets).tolist() for name, one in answers.items()}
     if request.confusion_png:
         pictures.draw_confusion(Path(request.confusion_png), confusion, request.labels)
@@ -84,9 +101,25 @@ def evaluate(request: Evaluate, session: Session, report: Report) -> Result:
             }
             for name, one in answers.items()
         },
+        "chosen": chosen,
         "confusion": confusion,
         "uncovered_images": int((~covered).sum()),
     }
+
+
+def log_answers(request: Product, session: Session, images: Tensor, cell: Cell, report: Report) -> Tensor:
+    """Log probabilities (N, K), float64, of the covered labels for uint8 images (N, C, H, W), as this cell answers.
+
+    Raises UnanswerableError if a part of the product is missing.
+    """
+    if cell.product == "both":
+        experts, generative = (log_answers(request, session, images, Cell(p, cell.levels), report) for p in PARTS)
+        return product_of_both(experts, generative)
+    if cell.product == "experts":
+        if not request.experts:
+            raise UnanswerableError("There is no expert to answer.")
+        return log_probabilities(product_of_experts(expert_logits(request, session, images)))
+    return _generative(request, session, images, cell.levels, report)[0]
 
 
 def expert_logits(request: Product, session: Session, images: Tensor) -> list[Tensor]:
@@ -123,36 +156,43 @@ def _answered(
     began, answers = time.perf_counter(), {}
     single = expert_logits(request, session, images)
     if single:
-        product = product_of_experts(single).numpy()
-        answers["experts"] = Answered(product, time.perf_counter() - began, len(single))
+        logs = log_probabilities(product_of_experts(single))
+        answers["experts"] = Answered(logs, time.perf_counter() - began, len(single))
     if request.generators:
         generative_terms(request, session)
         began = time.perf_counter()
-        scored = _scored(request, session, images, report)
-        product = probabilities(scored.scores, request.recipe.teacher).numpy()
-        answers["generative"] = Answered(product, time.perf_counter() - began, scored.calls / len(images))
+        logs, calls = _generative(request, session, images, "all", report)
+        answers["generative"] = Answered(logs, time.perf_counter() - began, round(calls / len(images), 2))
+    if len(answers) == len(PARTS):
+        first, second = (answers[part] for part in PARTS)
+        logs = product_of_both(first.logs, second.logs)
+        answers["both"] = Answered(logs, first.seconds + second.seconds, first.calls + second.calls)
     return single, answers
 
 
-def _probabilities(
-    request: Predict, session: Session, images: Sequence[npt.NDArray[np.uint8]], report: Report
-) -> list[list[float]]:
-    stack = torch.from_numpy(np.stack(images))
-    if request.product == "generative":
-        return _generative(request, session, stack, report).tolist()
-    if not request.experts:
-        raise UnanswerableError("There is no expert to answer.")
-    return product_of_experts(expert_logits(request, session, stack)).tolist()
+def _in_way(
+    way: Way, request: Evaluate, session: Session, images: Tensor, answers: Mapping[str, Answered], report: Report
+) -> Probabilities:
+    """The probabilities (N, K) of a way to answer; what is in `answers` is not computed again."""
+    known = answers.get(way.product) if way.levels == "all" else None
+    logs = known.logs if known else log_answers(request, session, images, Cell(way.product, way.levels), report)
+    return tempered(logs, way.temperature_milli).numpy()
 
 
-def _generative(request: Product, session: Session, images: Tensor, report: Report) -> Tensor:
-    return probabilities(_scored(request, session, images, report).scores, request.recipe.teacher)
-
-
-def _scored(request: Product, session: Session, images: Tensor, report: Report) -> Scored:
-    terms = generative_terms(request, session)
-    outputs, teacher = len(request.labels), request.recipe.teacher
-    return score(terms, images, outputs, teacher, session.device, lambda done, total: report("generative", done, total))
+def _generative(
+    request: Product, session: Session, images: Tensor, levels: Levels, report: Report
+) -> tuple[Tensor, int]:
+    """The log probabilities (N, K) of the generative product, and the network calls of all images together."""
+    terms, teacher = generative_terms(request, session), levels_of(request.recipe.teacher, levels)
+    scored = score(
+        terms,
+        images,
+        len(request.labels),
+        teacher,
+        session.device,
+        lambda done, total: report("generative", done, total),
+    )
+    return log_probabilities(probabilities(scored.scores, teacher)), scored.calls
 
 
 def _decode(named: NamedImage, request: Predict) -> npt.NDArray[np.uint8] | str:

@@ -8,7 +8,7 @@ import torch
 from pydantic import ValidationError
 
 from fednode.errors import DataError, FednodeError
-from fednode.learning import answers, comparisons, operations
+from fednode.learning import answers, comparisons, operations, scoring
 from fednode.learning.answers import UnanswerableError
 from fednode.learning.operations import DataChangedError
 from fednode.learning.pace import pace
@@ -27,6 +27,7 @@ OPS: dict[str, Callable[[Any, Session, Report], dict[str, Any]]] = {
     "expert": operations.expert,
     "predict": answers.predict,
     "evaluate": answers.evaluate,
+    "score": scoring.score,
     "baseline": comparisons.baseline,
     "samples": comparisons.samples_picture,
     "pace": pace,

@@ -1,7 +1,7 @@
 """The ops that make things: scan, fit, audit, check and expert. Each takes a request and returns its result."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,11 @@ def expert(request: Expert, session: Session, report: Report) -> Result:
 def images_of(request: WithData | Expert, session: Session, label: str, digest: str) -> LabelImages:
     """The images of one label. Raises DataChangedError unless they are those of the digest."""
     found = session.data(request.data, request.image, request.labels).labels if request.data else {}
+    return unchanged(found, label, digest)
+
+
+def unchanged(found: Mapping[str, LabelImages], label: str, digest: str) -> LabelImages:
+    """The images of one label of those found. Raises DataChangedError unless they are those of the digest."""
     own = found.get(label)
     if own is None or own.digest != digest:
         raise DataChangedError(f"The images of label {label!r} have changed since they were scanned.")

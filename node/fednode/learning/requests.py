@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from fednode import grid
 from fednode.contract import ImageShape, Label, Value
 from fednode.learning.dataset import DataSettings
 from fednode.recipe import (
@@ -167,21 +168,52 @@ class NamedImage(Value):
     data: str
 
 
-class Predict(Product):
-    """Answer images by one product."""
+class Way(Value):
+    """A way to answer: a product, the noise levels of its generators, and a temperature in thousandths."""
+
+    product: grid.Product
+    levels: grid.Levels = "all"
+    temperature_milli: grid.Milli = grid.PLAIN_MILLI
+
+
+class Predict(Product, Way):
+    """Answer images in one way."""
 
     op: Literal["predict"]
-    product: Literal["experts", "generative"]
     images: tuple[NamedImage, ...]
 
 
 class Evaluate(Product):
-    """Measure each expert and the products on the test part of `data`; `contract_labels` are all, `labels` the covered."""
+    """Measure each expert, the products and the `chosen` way to answer on the test part of `data`.
+
+    `contract_labels` are all labels, `labels` the covered ones.
+    """
 
     op: Literal["evaluate"]
     contract_labels: Labels
     data: DataSettings
+    chosen: Way | None = None
     confusion_png: str | None = None
+
+
+class ScoreSpec(Value):
+    """What a score follows from: the grid, covered labels in order, own labels with their digests, and all parts by digest."""
+
+    job: Literal["score"]
+    grid: grid.GridRecipe
+    labels: Labels
+    own: tuple[tuple[Label, Digest], ...]
+    experts: tuple[Digest, ...]
+    generators: tuple[tuple[Digest, Label, Count], ...]
+
+
+class Score(Product):
+    """Count the answers of every cell of the grid on own held-out images; `data` is None for a node without images."""
+
+    op: Literal["score"]
+    contract_labels: Labels
+    data: DataSettings | None
+    spec: ScoreSpec
 
 
 class Baseline(Value):
@@ -217,7 +249,7 @@ class Samples(WithData):
 
 
 Request = Annotated[
-    Describe | Scan | Fit | Audit | Check | Expert | Predict | Evaluate | Baseline | Samples | Pace,
+    Describe | Scan | Fit | Audit | Check | Expert | Predict | Evaluate | Score | Baseline | Samples | Pace,
     Field(discriminator="op"),
 ]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)

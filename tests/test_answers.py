@@ -1,0 +1,92 @@
+"""Which way answers: what was measured best within the limit of latency, else what there is; and what that descends from."""
+
+import pytest
+from making import CONTRACT, expert, generator, identity
+from test_tally import GRID, evaluation
+
+from fednode.answers import choose, way_of
+from fednode.core import Sight
+from fednode.errors import NoAnswerError
+from fednode.grid import CELLS
+from fednode.inventory import Inventory
+from fednode.tally import Tally, add_up
+
+A, B = identity(1).peer_id, identity(2).peer_id
+ANT, BEE, CAT = generator(A, "ant"), generator(B, "bee"), generator(B, "cat")
+LIVE = {one.pair: one for one in (ANT, BEE, CAT)}
+EXPERT = expert(A, LIVE, labels=("ant", "bee", "cat"))
+STOCK = Inventory({**LIVE, EXPERT.pair: EXPERT}, LIVE, {EXPERT.pair: EXPERT})
+LABELS = CONTRACT.labels
+LOSSES = (9_000_000, 1_000_000, 5_000_000, 6_000_000, 7_000_000)
+NOTHING = add_up(LABELS, GRID, [], {})
+
+
+def measured(best: str) -> Tally:
+    """Every cell errs once on an ant, but for `best`."""
+    ants = evaluation(A, {"ant": {"ant": 4, "bee": 1}}, LOSSES, better={best: {"ant": {"ant": 5}}})
+    rest = evaluation(B, {"bee": {"bee": 5}, "cat": {"cat": 5}}, LOSSES)
+    return add_up(LABELS, GRID, [ants, rest], STOCK.gamma())
+
+
+def sight(tally: Tally = NOTHING, stock: Inventory = STOCK, fast: frozenset[str] = frozenset(CELLS)) -> Sight:
+    return Sight(stock, tally, fast)
+
+
+def test_without_counts_the_experts_answer_and_without_them_the_generators() -> None:
+    way = way_of(sight())
+    assert (way.product, way.temperature_milli, way.chosen_by) == ("experts", 1000, "default")
+    only = Inventory(LIVE, LIVE, {})
+    assert way_of(sight(stock=only)).product == "generative"
+    assert way_of(sight(stock=Inventory({}, {}, {}))).product == "none"
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_what_was_measured_best_answers_at_its_best_temperature(cell: str) -> None:
+    way = way_of(sight(measured(cell)))
+    assert (way.cell, way.temperature_milli, way.chosen_by) == (cell, 500, "federated evaluation")
+    assert way.fields() == {
+        "product": CELLS[cell].product,
+        "levels": CELLS[cell].levels,
+        "temperature_milli": 500,
+    }
+
+
+def test_what_is_too_slow_here_is_not_chosen() -> None:
+    way = way_of(sight(measured("both"), fast=frozenset({"experts", "generative-low"})))
+    assert (way.cell, way.chosen_by) == ("experts", "federated evaluation")
+    assert way_of(sight(measured("both"), fast=frozenset())).chosen_by == "default"
+    assert way_of(sight(measured("both"), fast=frozenset()), "both").product == "both"
+
+
+def test_what_is_asked_for_answers_as_it_was_measured_best() -> None:
+    way = way_of(sight(measured("generative-high")), "generative")
+    assert (way.cell, way.temperature_milli, way.chosen_by) == ("generative-high", 500, "asked")
+    assert way_of(sight(measured("generative-high")), "experts").cell == "experts"
+    assert way_of(sight(), "generative").cell == "generative"
+
+
+def test_an_answer_descends_from_its_parts_and_from_what_was_scored_to_choose_it() -> None:
+    plain = choose(sight(), "generative")
+    assert plain.lineage == LIVE.keys()
+    assert choose(sight(), "experts").lineage == {EXPERT.pair, *EXPERT.lineage}
+    chosen = choose(sight(measured("generative")), "auto")
+    assert not chosen.experts
+    assert chosen.lineage == LIVE.keys() | {EXPERT.pair}
+    both = choose(sight(), "both")
+    assert (both.experts.keys(), both.generators.keys()) == ({EXPERT.pair}, LIVE.keys())
+
+
+@pytest.mark.parametrize("product", ["experts", "both"])
+def test_what_is_asked_for_and_lacks_a_part_does_not_answer(product: str) -> None:
+    with pytest.raises(NoAnswerError, match="No current expert"):
+        choose(sight(stock=Inventory(LIVE, LIVE, {})), product)
+
+
+def test_where_nothing_is_nothing_answers() -> None:
+    empty = sight(stock=Inventory({}, {}, {}))
+    with pytest.raises(NoAnswerError, match="No generator"):
+        choose(empty, "auto")
+    with pytest.raises(NoAnswerError, match="No live generator"):
+        choose(empty, "generative")
+    with pytest.raises(NoAnswerError, match="no product"):
+        choose(empty, "best")

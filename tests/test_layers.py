@@ -36,6 +36,7 @@ ONLY_IN = {
     "torchvision": {"fednode.learning"},
     "timm": {"fednode.learning"},
     "diffusers": {"fednode.learning"},
+    "opacus": {"fednode.learning"},
     "safetensors": {"fednode.learning"},
     "grpc": {"fednode.exchange", "fednode.control", "fednode_protos"},
     "grpc_health": {"fednode.exchange", "fednode.control"},

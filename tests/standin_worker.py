@@ -345,7 +345,7 @@ class Session:
             pace = {"done": done, "total": total, "rate": 10.0, "eta": 0.1}
             self.say({"id": request["id"], "event": "progress", "phase": phase, **pace})
 
-        self.note(op=request["op"], label=request.get("spec", {}).get("label"))
+        self.note(op=request["op"], label=request.get("spec", {}).get("label"), secret=request.get("secret"))
         report(request["op"], 0, 2)
         self.say({"id": request["id"], **outcome(request, report)})
 

@@ -267,7 +267,7 @@ def test_start_hands_its_flags_to_the_daemon_and_ends_with_its_code(
     monkeypatch.setenv("FEDNODE_DEVICE", "cpu")
     monkeypatch.setenv("FEDNODE_THREADS", "9")
     line = "start --peers p.yaml --data folder:d --labels melanoma,nevus --listen 127.0.0.1:0 --threads 2"
-    wishes = "--gather-deadline 1.5 --skip-bad --preset nano --fit-images 640 --augment flip --max-latency 20"
+    wishes = "--gather-deadline 1.5 --skip-bad --preset nano --fit-images 640 --augment flip --max-latency 20 --dp 8"
     assert run([*line.split(), *wishes.split()]) == 12
     [(home, settings)] = started
     assert home.root == made
@@ -285,6 +285,7 @@ def test_start_hands_its_flags_to_the_daemon_and_ends_with_its_code(
         fit_images=640,
         augment="flip",
         max_latency=20,
+        dp=8,
     )
 
 

@@ -33,6 +33,7 @@ def test_the_defaults_are_the_documented_ones(home: Home) -> None:
         experts_see="all",
         idle_timeout=600,
         max_latency=None,
+        dp=None,
     )
     assert 1 <= settings.threads <= 4
 
@@ -52,6 +53,7 @@ EXAMPLES = {
     "augment": ("dihedral", "dihedral"),
     "experts_see": ("synthetic", "synthetic"),
     "idle_timeout": ("7", 7),
+    "dp": ("8", 8),
     "max_latency": ("2.5", 2.5),
 }
 

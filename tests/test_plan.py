@@ -30,6 +30,7 @@ from fednode.plan import (
     plan,
     spec_digest,
 )
+from fednode.recipe import PrivacyRecipe
 
 quick = settings(max_examples=10, deadline=None)
 
@@ -338,6 +339,16 @@ def test_a_node_without_images_says_so_and_trains_on_what_others_have() -> None:
     assert job.spec["own"] == []
     assert job.spec["labels"] == ["ant", "bee", "cat"]
     assert len(poor.product()) == 3
+
+
+def test_a_node_with_private_generators_keeps_its_images_out_of_its_expert(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = RECIPES.generator.model_copy(update={"privacy": PrivacyRecipe(epsilon_milli=8_000)})
+    monkeypatch.setattr("world.RECIPES", RECIPES.model_copy(update={"generator": generator}))
+    for node in World.of(TWO).settle().nodes:
+        assert node.scan
+        assert [job.spec["own"] for job in node.log if isinstance(job, Expert)] == [[]]
+        (signed,) = [job for job in node.log if isinstance(job, Sign) and job.spec["job"] == "expert"]
+        assert all(count.images == 0 for count in signed.labels)
 
 
 def test_the_expert_waits_for_every_declared_generator() -> None:

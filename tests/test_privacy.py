@@ -2,13 +2,18 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from scipy.optimize import brentq
 from scipy.stats import norm
 from torch import Tensor
 
+from fednode.contract import ImageShape
+from fednode.learning.generator import Aids, fit
 from fednode.learning.privacy import chosen, clipped_sum, noise_multiplier, noised_mean, spent
+from fednode.recipe import PRESETS, GeneratorArchitecture, GeneratorRecipe, Preset, PrivacyRecipe, recipes
 
 DELTA = 1e-4
 
@@ -102,6 +107,36 @@ def test_an_image_whose_gradient_is_not_finite_has_no_influence() -> None:
     assert all(torch.equal(found[name], rest[name]) for name in rest)
 
 
+def fitted(secret: bytes, seed: int = 1, images: int = 12) -> dict[str, Tensor]:
+    shape = ImageShape(size=8, channels=1)
+    recipe = GeneratorRecipe(images=16, batch=4, privacy=PrivacyRecipe(epsilon_milli=300_000, draws=2))
+    architecture = GeneratorArchitecture(image=shape, channels=(8,), blocks=1)
+    data = torch.randint(0, 256, (images, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+    return fit(data, architecture, recipe, seed, lambda *_: None, torch.device("cpu"), Aids(secret=secret))
+
+
+def test_a_private_fit_follows_from_its_secret() -> None:
+    first, again, other = fitted(b"a" * 32), fitted(b"a" * 32), fitted(b"b" * 32)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+    assert all(bool(tensor.isfinite().all()) for tensor in first.values())
+
+
+@pytest.mark.parametrize(
+    "choice", [{"patience": 2}, {"ema_choices_milli": (50, 100)}, {"augment": "dihedral"}, {"dropout_milli": 100}]
+)
+def test_a_private_fit_may_see_its_images_in_no_other_way(choice: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="private fit"):
+        GeneratorRecipe.model_validate({"images": 10, "privacy": {"epsilon_milli": 1_000}, **choice})
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_can_be_fitted_privately(preset: Preset) -> None:
+    made = recipes(ImageShape(size=32, channels=3), preset, 7.5).generator
+    assert made.privacy == PrivacyRecipe(epsilon_milli=7_500)
+    assert made.images == PRESETS[preset].recipe.images
+
+
 def test_no_image_at_all_gives_a_sum_of_zero() -> None:
     clean, sigma, noise = batch(3)
     found = clipped_sum(loss, PARAMETERS, clean[:0], sigma[:0], noise[:0], 0.5)
@@ -109,7 +144,7 @@ def test_no_image_at_all_gives_a_sum_of_zero() -> None:
 
 
 def test_each_image_is_taken_with_the_rate_and_independently_of_the_others() -> None:
-    source = torch.Generator().manual_seed(0)
+    source = np.random.default_rng(0)
     sizes = torch.tensor([float(len(chosen(100, 0.3, source))) for _ in range(2000)])
     assert float(sizes.mean()) == pytest.approx(30, abs=0.5)
     assert float(sizes.std()) == pytest.approx(math.sqrt(100 * 0.3 * 0.7), rel=0.06)
@@ -117,6 +152,6 @@ def test_each_image_is_taken_with_the_rate_and_independently_of_the_others() -> 
 
 def test_the_noise_has_the_spread_that_the_accountant_counts_with() -> None:
     total = {"weight": torch.full((200, 200), 8.0)}
-    mean = noised_mean(total, 4.0, 3.0, torch.Generator().manual_seed(0))["weight"]
+    mean = noised_mean(total, 4.0, 3.0, np.random.default_rng(0))["weight"]
     assert float(mean.mean()) == pytest.approx(2.0, abs=0.02)
     assert float(mean.std()) == pytest.approx(3.0 / 4.0, rel=0.02)

@@ -27,6 +27,9 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
     fit_images: Annotated[
         int | None, typer.Option(metavar="N", help="Images that the fit of a generator sees; see `fednode budget`.")
     ] = None,
+    dp: Annotated[
+        float | None, typer.Option("--dp", metavar="EPSILON", help="Fit with differential privacy of this epsilon.")
+    ] = None,
     augment: Annotated[str | None, typer.Option(metavar="POLICY", help="How experts see images changed.")] = None,
     experts_see: Annotated[
         str | None, typer.Option(metavar="WHAT", help="What the own expert is trained on: all or synthetic images.")
@@ -56,6 +59,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
         "augment": augment,
         "experts_see": experts_see,
         "max_latency": max_latency,
+        "dp": dp,
     }
     settings, own, home = connect.settings(flags), connect.identity().peer_id, connect.home()
     ensure_home(home)

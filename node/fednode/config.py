@@ -57,6 +57,11 @@ class Home:
         return self.root / "identity.key"
 
     @property
+    def secret(self) -> Path:
+        """What the noise of private fits follows from."""
+        return self.root / "secret.key"
+
+    @property
     def config(self) -> Path:
         """The settings that hold without flags."""
         return self.root / "config.yaml"
@@ -207,10 +212,11 @@ def _default_threads() -> int:
 class Settings(BaseModel):
     """How one node is set up. Times are in seconds.
 
-    `data` is where the own images are (None: this node has none), and `labels` which of them to keep (None: all).
-    `preset` is the size of the generators (None: by the size of images), `fit_images` how many images a fit sees (None: as the
-    preset says), `augment` how experts see images changed (None: by their size and colour), `experts_see` what the own expert is
-    trained on. `max_latency` bounds what the node may choose to answer with, in milliseconds an image (None: whatever is best).
+    `data`: where the own images are (None: this node has none), and `labels` which of them to keep (None: all).
+    `preset`: the size of the generators (None: by the size of images); `fit_images`: how many images a fit sees (None: as the preset
+    says); `dp`: the epsilon of their differential privacy (None: not private).
+    `augment`: how experts see images changed (None: by size and colour); `experts_see`: what the own expert is trained on.
+    `max_latency`: what the node may choose to answer with, at most, in milliseconds an image (None: whatever is best).
     Workers that idle for `idle_timeout` end.
     """
 
@@ -229,6 +235,7 @@ class Settings(BaseModel):
     fit_images: Annotated[int, Field(ge=1, le=10**9)] | None = None
     augment: Augment | None = None
     experts_see: Literal["all", "synthetic"] = "all"
+    dp: Annotated[float, Field(ge=0.01, le=1000)] | None = None
     idle_timeout: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] = 600
     max_latency: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] | None = None
 

@@ -30,6 +30,8 @@ from fednode.scoring import grid_of
 from fednode.slots import slot, slot_names
 from fednode.workers import Fields, Worker
 from fednode_crypto.digest import sha256_hex
+from fednode_crypto.errors import KeyFileError
+from fednode_crypto.secret import FIT_NOISE, derive, load_or_make
 
 MAX_TRIES = 5
 FIRST_PAUSE_SECONDS = 2.0
@@ -224,6 +226,8 @@ class Jobs:
     async def _make(self, job: Fit | Expert, uses: Lineage) -> None:
         out = self._scratch(job)
         fields = {**self._data(), "spec": dict(job.spec), "out": str(out)}
+        if isinstance(job, Fit) and job.spec["recipe"]["privacy"]:
+            fields["secret"] = self._secret(job)
         if isinstance(job, Expert):
             fields["generators"] = {pair.digest: self._files(pair) for pair in job.inputs}
         result = await self._build_in_slot(job, fields, uses)
@@ -344,6 +348,13 @@ class Jobs:
 
     def _files(self, pair: Pair) -> dict[str, str]:
         return {"weights": str(self._core.store.path(pair)), "derived": str(self._core.store.derived(pair))}
+
+    def _secret(self, job: Fit) -> str:
+        """What the noise of a private fit follows from: this home's secret and the spec, so that a rerun spends nothing."""
+        try:
+            return derive(load_or_make(self._core.home.secret), FIT_NOISE, key(job)).hex()
+        except KeyFileError as error:
+            raise StorageError(error.message, error.hint) from error
 
     def _scratch(self, job: Job) -> Path:
         self._core.home.work.mkdir(mode=0o700, exist_ok=True)

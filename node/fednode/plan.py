@@ -381,9 +381,14 @@ def _expert_spec(state: State, stock: Inventory) -> Spec | None:
         "recipe": state.recipes.expert.model_dump(mode="json"),
         "architecture": expert_architecture(state.contract.image, len(covered)).model_dump(mode="json"),
         "labels": list(covered),
-        "own": [[own.label, own.digest] for own in _own_labels(state) if state.own.shown and own.label in covered],
+        "own": [[own.label, own.digest] for own in _seen_by_expert(state) if own.label in covered],
         "inputs": inputs,
     }
+
+
+def _seen_by_expert(state: State) -> tuple[OwnLabel, ...]:
+    """Own real images, unless the operator keeps them out; none where generators are private, for the expert would not be."""
+    return _own_labels(state) if state.own.shown and not state.recipes.generator.privacy else ()
 
 
 def _expert_jobs(state: State, stock: Inventory, missing: tuple[Missing, ...]) -> tuple[Job, ...]:
@@ -401,8 +406,7 @@ def _expert_jobs(state: State, stock: Inventory, missing: tuple[Missing, ...]) -
 
 
 def _expert_signature(state: State, stock: Inventory, spec: Spec, weights: str) -> Sign:
-    seen = {label for label, _ in spec["own"]}
-    own = {own.label: own.images for own in _own_labels(state) if own.label in seen}
+    own = {own.label: own.images for own in _seen_by_expert(state)}
     counts = tuple(LabelCount(label=label, images=own.get(label, 0)) for label in spec["labels"])
     return Sign(spec, counts, tuple(sorted(stock.generators)), weights, None)
 

@@ -4,14 +4,15 @@ Rule 1: whatever changes a model's bits is in its recipe or in its inputs; a clo
 Rule 2: `version` rises whenever the code behind a recipe changes what comes out.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fednode.contract import ImageShape, Value
 from fednode_crypto.digest import digest_json
 
 Preset = Literal["nano", "xs", "s", "m", "paper"]
+PLAIN = ("none", "float32")
 Solver = Literal["heun", "dpm2m"]
 Width = Annotated[int, Field(ge=10, le=250)]
 
@@ -88,6 +89,20 @@ class SamplerRecipe(Recipe):
         return 2 * self.steps - 1 if self.solver == "heun" else self.steps
 
 
+class PrivacyRecipe(Recipe):
+    """Differential privacy of a fit: an image more or less changes the odds of any outcome by at most e^epsilon, but for delta.
+
+    The gradient of an image is averaged over `draws` noise levels and clipped to `clip`. Rule 1 of `learning/privacy.py` makes
+    one image the unit: a person with several images is protected less.
+    """
+
+    version: Literal[1] = 1
+    epsilon_milli: Annotated[int, Field(ge=10, le=1_000_000)]
+    delta_ppb: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    clip_milli: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
+    draws: Annotated[int, Field(ge=1, le=64)] = 4
+
+
 class GeneratorRecipe(Recipe):
     """How a generator is fitted; budgets count images seen, so that they never depend on a clock.
 
@@ -124,6 +139,13 @@ class GeneratorRecipe(Recipe):
     augment_milli: Annotated[int, Field(ge=1, le=1_000)] = 500
     dtype: Literal["float32", "bfloat16"] = "float32"
     compile: bool = False
+    privacy: PrivacyRecipe | None = None
+
+    @model_validator(mode="after")
+    def _private_fits_see_nothing_else(self) -> Self:
+        if self.privacy and (self.chooses or self.compile or self.dropout_milli or (self.augment, self.dtype) != PLAIN):
+            raise ValueError("a private fit chooses nothing on held-out images, and is plain: float32, not augmented")
+        return self
 
     def steps(self, count: int) -> int:
         """Optimiser steps in the budget for `count` training images, at least one."""
@@ -374,10 +396,31 @@ class Recipes(Value):
 
 
 def recipes(
-    image: ImageShape, preset: Preset | None = None, fit_images: int | None = None, augment: Augment | None = None
+    image: ImageShape,
+    preset: Preset | None = None,
+    fit_images: int | None = None,
+    augment: Augment | None = None,
+    epsilon: float | None = None,
 ) -> Recipes:
-    """The default recipes for images of this shape; `preset` and `fit_images` ask for other generators, `augment` for experts."""
+    """The default recipes for images of this shape.
+
+    `preset` and `fit_images` ask for other generators, `epsilon` for private ones, and `augment` for another policy of experts.
+    """
     chosen = preset or default_preset(image)
     fit = PRESETS[chosen].recipe
     fit = fit if fit_images is None else fit.model_copy(update={"images": fit_images})
+    fit = fit if epsilon is None else _private(fit, epsilon)
     return Recipes(preset=chosen, generator=fit, audit=AuditRecipe(), expert=expert_recipe(image, augment))
+
+
+def _private(fit: GeneratorRecipe, epsilon: float) -> GeneratorRecipe:
+    privacy = PrivacyRecipe(epsilon_milli=round(epsilon * 1e3))
+    plain = {
+        "dropout_milli": 0,
+        "dtype": "float32",
+        "ema_choices_milli": (),
+        "patience": 0,
+        "augment": "none",
+        "compile": False,
+    }
+    return GeneratorRecipe.model_validate({**fit.model_dump(), **plain, "privacy": privacy})

@@ -2,6 +2,7 @@
 
 import json
 import time
+from decimal import Decimal
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -9,7 +10,7 @@ from pydantic import TypeAdapter
 from fednode.catalogue import SKEW_SECONDS
 from fednode.core import Core
 from fednode.evaluation import Evaluation, Scores
-from fednode.manifest import Manifest, Numerics, Weights
+from fednode.manifest import Manifest, Numerics, Privacy, Weights
 from fednode.plan import Sign, SignEvaluation, Spec, spec_digest
 from fednode.recipe import Architecture, ExpertArchitecture, GeneratorArchitecture
 from fednode.scoring import grid_of
@@ -17,6 +18,19 @@ from fednode.scoring import grid_of
 LAST_EVALUATED = "evaluated"  # the setting with the time of our last evaluation, which no later one may share
 
 _ARCHITECTURE: TypeAdapter[GeneratorArchitecture | ExpertArchitecture] = TypeAdapter(Architecture)
+
+
+def _privacy(job: Sign) -> Privacy | None:
+    """The epsilon and delta of a private fit."""
+    terms = job.spec["recipe"].get("privacy")
+    if terms is None:
+        return None
+    return Privacy(epsilon=_decimal(terms["epsilon_milli"], 3), delta=_decimal(terms["delta_ppb"], 9))
+
+
+def _decimal(number: int, places: int) -> str:
+    """`number` over 10^places, without an exponent and without zeros at its end."""
+    return f"{Decimal(number).scaleb(-places).normalize():f}"
 
 
 def manifest_of(core: Core, job: Sign) -> Manifest:
@@ -35,7 +49,7 @@ def manifest_of(core: Core, job: Sign) -> Manifest:
         weights=Weights(digest=job.weights, size=made["size"], piece_size=made["piece_size"]),
         numerics=Numerics(**made["numerics"]),
         audit=job.audit,
-        dp=None,
+        dp=_privacy(job),
     )
 
 

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from fednode.errors import FednodeError
 from fednode.learning.denoiser import SIGMA_DATA, Denoiser
 from fednode.learning.ema import PowerEma
 from fednode.learning.layers import Fourier, MPConv, normalise_weights, project_gradients
+from fednode.learning.privacy import Loss, chosen, clipped_sum, noise_multiplier, noised_mean, source_of
 from fednode.learning.symmetry import Told, choose, turn
-from fednode.recipe import GeneratorArchitecture, GeneratorRecipe
+from fednode.recipe import GeneratorArchitecture, GeneratorRecipe, PrivacyRecipe
 
 UNCERTAINTY_FEATURES = 128
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
@@ -76,7 +78,9 @@ class Look:
 class Run:
     """The parts of a fit and their state; random numbers come from the global generator, which the caller seeds first."""
 
-    def __init__(self, architecture: GeneratorArchitecture, recipe: GeneratorRecipe, device: torch.device) -> None:
+    def __init__(
+        self, architecture: GeneratorArchitecture, recipe: GeneratorRecipe, device: torch.device, secret: bytes = b""
+    ) -> None:
         self.recipe = recipe
         self.model = Denoiser(architecture, recipe.dropout_milli / 1e3).to(device)
         self.uncertainty = Uncertainty().to(device)
@@ -88,6 +92,9 @@ class Run:
         self.averages = [PowerEma(list(self.model.parameters()), width) for width in recipe.widths]
         self.looks: list[Look] = []
         self.step = 0
+        self.secret = secret
+        if recipe.privacy:
+            self.model.layout = torch.contiguous_format  # the only one that gradients for each image know
         self.model.dtype = torch.bfloat16 if recipe.dtype == "bfloat16" else torch.float32
         if recipe.compile:
             _compile(self.model, recipe.batch)
@@ -96,7 +103,10 @@ class Run:
         """One step on a random batch of `data` (N, C, H, W in data units)."""
         self.optimiser.param_groups[0]["lr"] = rate
         self.optimiser.zero_grad()
-        batch_loss(data, self).backward()  # type: ignore[no-untyped-call]
+        if self.recipe.privacy:
+            private_gradients(data, self, self.recipe.privacy)
+        else:
+            batch_loss(data, self).backward()  # type: ignore[no-untyped-call]
         clear_bad_gradients(self.parameters)
         project_gradients(self.all)
         self.optimiser.step()
@@ -201,6 +211,34 @@ def batch_loss(data: Tensor, run: Run) -> Tensor:
         clean, beside = turn(clean, which), run.told(which)
     denoised = run.model(clean + sigma[:, None, None, None] * noise.to(data.device), sigma, beside)
     return loss_of((denoised - clean).square().mean((1, 2, 3)), sigma, run.uncertainty(sigma))
+
+
+def private_gradients(data: Tensor, run: Run, terms: PrivacyRecipe) -> None:
+    """Sets the gradients of one step of a private fit; see `learning/privacy.py`."""
+    recipe, count, clip = run.recipe, len(data), terms.clip_milli / 1e3
+    rate = min(1.0, recipe.batch / count)
+    multiplier = noise_multiplier(terms.epsilon_milli / 1e3, terms.delta_ppb / 1e9, rate, recipe.steps(count))
+    source = source_of(run.secret, run.step)
+    clean = data[chosen(count, rate, source).to(data.device)]
+    sigma = (torch.randn(len(clean), terms.draws) * recipe.p_std_milli / 1e3 + recipe.p_mean_milli / 1e3).exp()
+    noise = torch.randn(len(clean), terms.draws, *data.shape[1:])
+    named = dict(run.all.named_parameters())
+    total = clipped_sum(_image_loss(run), named, clean, sigma.to(data.device), noise.to(data.device), clip)
+    for name, gradient in noised_mean(total, rate * count, multiplier * clip, source).items():
+        named[name].grad = gradient
+
+
+def _image_loss(run: Run) -> Loss:
+    """The loss of one image over its draws, as a function of the parameters of denoiser and uncertainty."""
+
+    def loss(parameters: Mapping[str, Tensor], clean: Tensor, sigma: Tensor, noise: Tensor) -> Tensor:
+        model = {name.removeprefix("0."): p for name, p in parameters.items() if name.startswith("0.")}
+        uncertainty = {name.removeprefix("1."): p for name, p in parameters.items() if name.startswith("1.")}
+        denoised = functional_call(run.model, model, (clean + sigma[:, None, None, None] * noise, sigma))
+        error = (denoised - clean).square().mean((1, 2, 3))
+        return loss_of(error, sigma, functional_call(run.uncertainty, uncertainty, (sigma,)))
+
+    return loss
 
 
 def clear_bad_gradients(parameters: list[nn.Parameter]) -> None:

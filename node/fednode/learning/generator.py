@@ -20,10 +20,14 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Aids:
-    """What a fit may have beside its images: held-out ones to choose by, uint8 (N, C, H, W), and a place for its state."""
+    """What a fit may have beside its images: held-out ones to choose by, uint8 (N, C, H, W), and a place for its state.
+
+    `secret` (32 bytes) is what the noise of a private fit follows from, and needed for one.
+    """
 
     holdout: Tensor | None = None
     checkpoint: Checkpoint | None = None
+    secret: bytes = b""
 
 
 NO_AIDS = Aids()
@@ -45,7 +49,7 @@ def fit(
     """
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        run = Run(architecture, recipe, device)
+        run = Run(architecture, recipe, device, aids.secret)
         held = aids.holdout if recipe.chooses and aids.holdout is not None and len(aids.holdout) else None
         judge = None if held is None else Judge(run.model, held, recipe, seed)
         _train(to_data(images).to(device), run, judge, progress, aids.checkpoint)

@@ -86,7 +86,7 @@ def fit(request: Fit, session: Session, report: Report) -> Result:
         spec_seed(spec, "fit"),
         lambda done, total: report(f"fit {spec.label}", done, total),
         session.device,
-        generator.Aids(torch.from_numpy(own.holdout), checkpoint),
+        generator.Aids(torch.from_numpy(own.holdout), checkpoint, bytes.fromhex(request.secret or "")),
     )
     generator.save(Path(request.out), tensors)
     checkpoint.remove()

@@ -10,7 +10,9 @@ Rule 4: nothing else of the fit depends on the images: no weights are chosen by 
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from hashlib import sha256
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import grad, vmap
@@ -45,9 +47,18 @@ def spent(multiplier: float, delta: float, rate: float, steps: int) -> float:
     return float(accountant.get_epsilon(delta))
 
 
-def chosen(count: int, rate: float, source: torch.Generator) -> Tensor:
+def source_of(secret: bytes, step: int) -> np.random.Generator:
+    """The random numbers of one step of a fit, which nobody can repeat without the secret (32 bytes).
+
+    torch's own generator takes 32 bits of its seed on a CPU: few enough to try them all.
+    """
+    key = sha256(secret + step.to_bytes(8)).digest()[:16]
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(key)))
+
+
+def chosen(count: int, rate: float, source: np.random.Generator) -> Tensor:
     """The images of one step, ascending indices: each of `count` with probability `rate` (Poisson sampling, Rule 1)."""
-    return torch.nonzero(torch.rand(count, generator=source) < rate)[:, 0]
+    return torch.from_numpy(np.flatnonzero(source.random(count) < rate))
 
 
 def clipped_sum(
@@ -58,20 +69,21 @@ def clipped_sum(
     `clean` is (N, C, H, W), `sigma` (N, D) and `noise` (N, D, C, H, W): D draws for each image. `loss(parameters, image, sigma,
     noise)` is the mean over the draws of one image. One image more or less changes the sum by at most `clip`.
     """
-    total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+    values = {name: parameter.detach() for name, parameter in parameters.items()}
+    total = {name: torch.zeros_like(value) for name, value in values.items()}
     by_image = vmap(grad(loss), in_dims=(None, 0, 0, 0))
     for part in torch.split(torch.arange(len(clean)), CHUNK):
-        found = by_image(dict(parameters), clean[part], sigma[part], noise[part])
+        found = by_image(values, clean[part], sigma[part], noise[part])
         found = {name: torch.nan_to_num(g, nan=0.0, posinf=0.0, neginf=0.0) for name, g in found.items()}
-        norms = torch.stack([g.flatten(1).square().sum(1) for g in found.values()]).sum(0).sqrt()
+        squares = [g.reshape(len(part), math.prod(g.shape[1:])).square().sum(1) for g in found.values()]
+        norms = torch.stack(squares).sum(0).sqrt()
         scale = clip / norms.clamp_min(clip)
         for name, g in found.items():
             total[name] += torch.tensordot(scale, g, dims=1)
     return total
 
 
-def noised_mean(total: Gradients, expected: float, spread: float, source: torch.Generator) -> Gradients:
-    """(sum + N(0, spread^2)) / expected for each parameter (Rule 3); the noise is drawn on the CPU from `source`."""
-    return {
-        name: (g + spread * torch.randn(g.shape, generator=source).to(g.device)) / expected for name, g in total.items()
-    }
+def noised_mean(total: Gradients, expected: float, spread: float, source: np.random.Generator) -> Gradients:
+    """(sum + N(0, spread^2)) / expected for each parameter (Rule 3)."""
+    noise = {name: torch.as_tensor(spread * source.standard_normal(g.shape)).to(g) for name, g in total.items()}
+    return {name: (g + noise[name]) / expected for name, g in total.items()}

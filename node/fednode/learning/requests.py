@@ -1,8 +1,8 @@
 """What a worker is asked: one frozen value for each op, read from one JSON line."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, model_validator
 
 from fednode import grid
 from fednode.contract import ImageShape, Label, Value
@@ -86,11 +86,18 @@ class Scan(WithData):
 
 
 class Fit(WithData):
-    """Fit the generator of one label."""
+    """Fit the generator of one label; `secret` is what the noise of a private fit follows from."""
 
     op: Literal["fit"]
     spec: FitSpec
     out: str
+    secret: Digest | None = None
+
+    @model_validator(mode="after")
+    def _private_needs_secret(self) -> Self:
+        if self.spec.recipe.privacy and not self.secret:
+            raise ValueError("a private fit needs a secret")
+        return self
 
 
 class Audit(WithData):

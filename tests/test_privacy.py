@@ -132,7 +132,7 @@ def test_a_private_fit_may_see_its_images_in_no_other_way(choice: dict[str, obje
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_can_be_fitted_privately(preset: Preset) -> None:
-    made = recipes(ImageShape(size=32, channels=3), preset, 7.5).generator
+    made = recipes(ImageShape(size=32, channels=3), preset, epsilon=7.5).generator
     assert made.privacy == PrivacyRecipe(epsilon_milli=7_500)
     assert made.images == PRESETS[preset].recipe.images
 

@@ -213,8 +213,8 @@ class Settings(BaseModel):
     """How one node is set up. Times are in seconds.
 
     `data`: where the own images are (None: this node has none), and `labels` which of them to keep (None: all).
-    `preset`: the size of the generators (None: by the size of images); `fit_images`: how many images a fit sees (None: as the preset
-    says); `dp`: the epsilon of their differential privacy (None: not private).
+    `preset`: the size of the generators (None: by the size of images); `fit_images`: how many images a fit sees (None: as the
+    preset says); `dp`: the epsilon of their differential privacy (None: not private).
     `augment`: how experts see images changed (None: by size and colour); `experts_see`: what the own expert is trained on.
     `max_latency`: what the node may choose to answer with, at most, in milliseconds an image (None: whatever is best).
     Workers that idle for `idle_timeout` end.

@@ -66,7 +66,7 @@ class SamplerRecipe(Recipe):
     """How a generator draws: `solver` over `steps` noise levels from sigma_max to sigma_min, `batch` images at a time."""
 
     version: Literal[2] = 2
-    solver: Solver = "heun"
+    solver: Solver = "dpm2m"
     steps: Annotated[int, Field(ge=2, le=200)] = 12
     sigma_min_micro: Annotated[int, Field(ge=100, le=1_000_000)] = 2_000
     sigma_max_milli: Annotated[int, Field(ge=2_000, le=200_000)] = 80_000
@@ -365,7 +365,7 @@ def expert_recipe(image: ImageShape, augment: Augment | None = None) -> ExpertRe
     """
     teacher = teacher_recipe(image)
     if image.size <= 12:
-        synthesis = SynthesisRecipe(sampler=SamplerRecipe(steps=8), samples_per_label=150)
+        synthesis = SynthesisRecipe(samples_per_label=150)
         return ExpertRecipe(augment=augment or "none", synthesis=synthesis, teacher=teacher)
     return ExpertRecipe(
         steps=1_000,

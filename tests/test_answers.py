@@ -22,9 +22,9 @@ NOTHING = add_up(LABELS, GRID, [], {})
 
 
 def measured(best: str) -> Tally:
-    """Every cell errs once on an ant, but for `best`."""
-    ants = evaluation(A, {"ant": {"ant": 4, "bee": 1}}, LOSSES, better={best: {"ant": {"ant": 5}}})
-    rest = evaluation(B, {"bee": {"bee": 5}, "cat": {"cat": 5}}, LOSSES)
+    """Every cell errs on half of the ants, but for `best`."""
+    ants = evaluation(A, {"ant": {"ant": 20, "bee": 20}}, LOSSES, better={best: {"ant": {"ant": 40}}})
+    rest = evaluation(B, {"bee": {"bee": 40}, "cat": {"cat": 40}}, LOSSES)
     return add_up(LABELS, GRID, [ants, rest], STOCK.gamma())
 
 

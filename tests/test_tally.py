@@ -114,23 +114,25 @@ def test_nothing_is_chosen_before_half_of_the_labels_were_scored() -> None:
     assert both.tells
 
 
-def test_the_best_cell_is_the_most_accurate_and_among_equals_that_with_the_least_loss() -> None:
-    mine, well = {"ant": {"ant": 4, "bee": 1}}, {"ant": {"ant": 5}}
-    found = tally(
-        evaluation(A, mine, better={"generative-low": well}), evaluation(B, {"bee": {"bee": 5}, "cat": {"cat": 5}})
-    )
-    assert found.best(CELLS) == "generative-low"
-    assert found.best(["both", "experts"]) == "experts"  # the first of equals, which costs least
-    assert found.best([]) is None
-    said = evaluation(A, well)
-    scores = [
-        Scores(cell=one.cell, rows=tuple(row.model_copy(update={"losses": (9, 9, 9, 9, 9)}) for row in one.rows))
-        if one.cell == "both"
-        else one
-        for one in said.scores
-    ]
-    sharper = tally(said.model_copy(update={"scores": tuple(scores)}), evaluation(B, {"bee": {"bee": 5}}))
-    assert sharper.best(CELLS) == "both"
+def test_a_dearer_cell_is_taken_only_if_the_counts_can_tell_that_it_is_better() -> None:
+    def found(right: int, of: int) -> Tally:
+        some, all_right = {"ant": {"ant": right, "bee": of - right}}, {"ant": {"ant": of}}
+        others = evaluation(B, {"bee": {"bee": of}, "cat": {"cat": of}})
+        return tally(evaluation(A, some, better={"generative-low": all_right}), others)
+
+    assert found(4, 5).best(CELLS) == "experts"
+    assert found(150, 200).best(CELLS) == "generative-low"
+    assert found(199, 200).best(CELLS) == "experts"
+    assert found(150, 200).best(["both", "experts"]) == "experts"  # the first of equals, which costs least
+    assert found(150, 200).best([]) is None
+
+
+def test_within_one_standard_error_is_within_a_part_of_the_interval() -> None:
+    best = tally(evaluation(A, {"ant": {"ant": 200}}), evaluation(B, {"bee": {"bee": 200}})).accuracy("experts")
+    error = (
+        best.value - best.low
+    ) / 1.959964  # both labels all right: Wilson's bound is n / (n + z^2), and MOVER's mean of two
+    assert error == pytest.approx((1 - 200 / (200 + 1.959964**2)) / 2**0.5 / 1.959964)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ class Cell(NamedTuple):
     levels: Levels
 
 
+# The cheaper ones first, but for the halves of the levels, which have to be better than all levels to be taken.
 CELLS: dict[str, Cell] = {
     "experts": Cell("experts", "all"),
     "generative": Cell("generative", "all"),

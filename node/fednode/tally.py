@@ -6,6 +6,8 @@ Rule 3: every label has the same weight, whatever its images: accuracy and log l
 Rule 4: nothing is chosen before at least two labels, and half of all, were scored: few labels favour who always answers them.
 Rule 5: of temperatures whose log losses differ by less than 1 / images the one nearest to 1 is taken: so many images can't tell
         surer answers apart, and where all are right the surest would always win.
+Rule 6: of cells the cheapest is taken whose accuracy is within one standard error of the best (Breiman et al. 1984, for trees);
+        the error is that of the best one's lower bound, so that it is not 0 where all were right.
 """
 
 import math
@@ -104,11 +106,12 @@ class Tally:
         return min(close, key=lambda milli: (abs(math.log(milli / PLAIN_MILLI)), losses[milli]))
 
     def best(self, cells: Iterable[str]) -> str | None:
-        """The cell of these with the best accuracy, among equals that with the least log loss; None if too little was scored."""
+        """The cheapest of these cells whose accuracy can't be told from the best (Rule 6); None if too little was scored."""
         able = [cell for cell in CELLS if cell in set(cells)]
         if not self.tells or not able:
             return None
-        return max(able, key=lambda cell: (self.accuracy(cell).value, -self.log_loss(cell, self.temperature(cell))))
+        top = max((self.accuracy(cell) for cell in able), key=lambda found: found.value)
+        return next(cell for cell in able if self.accuracy(cell).value >= top.value - (top.value - top.low) / Z)
 
 
 def add_up(

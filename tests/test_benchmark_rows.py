@@ -24,9 +24,11 @@ TESTS = {
 }
 
 
-def chooser(monkeypatch: pytest.MonkeyPatch, rows: dict[str, Row]) -> Rows:
-    """Rows of a draw with four validation images, of labels 0, 0, 0 and 1, whose products and experts are given."""
-    held = Evaluated(np.zeros((4, 1, 1, 1), dtype=np.uint8), np.array([0, 0, 0, 1]))
+def chooser(monkeypatch: pytest.MonkeyPatch, rows: dict[str, Row], images: list[int] | None = None) -> Rows:
+    """Rows of a draw whose products and experts are given; its validation images have the labels 0, 0, 0 and 1, or `images`."""
+    labels = np.array([0, 0, 0, 1] if images is None else images)
+    held = Evaluated(np.zeros((len(labels), 1, 1, 1), dtype=np.uint8), labels)
+    monkeypatch.setattr(Rows, "_fits", [])
     monkeypatch.setattr(Rows, "_product", lambda self, recipe: rows["product"])
     monkeypatch.setattr(Rows, "_generative", lambda self: rows["generative"])
     monkeypatch.setattr(Rows, "_experts", lambda self: rows["experts"])
@@ -41,12 +43,21 @@ def said(validation: list[list[int]], test: list[list[int]], moved: int = 0) -> 
 def test_auto_takes_the_product_that_is_right_about_more_labels_of_validation_images(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The product is right about 3 of 4 images but knows one label only; the other, about 2 but of both labels."""
-    rows = {"product": said([[0, 0, 0, 0]], [[0, 1, 2, 0]], 9), "generative": said([[0, 0, 1, 1]], [[2, 2, 1, 1]], 5)}
-    found = chooser(monkeypatch, rows).row("auto")
+    """The product is right about 30 of 40 images but knows one label only; the other, about 30 too, and of both labels."""
+    images, knows_one = [0] * 30 + [1] * 10, [0] * 40
+    knows_both = [0] * 20 + [2] * 10 + [1] * 10
+    rows = {"product": said([knows_one], [[0, 1, 2, 0]], 9), "generative": said([knows_both], [[2, 2, 1, 1]], 5)}
+    found = chooser(monkeypatch, rows, images).row("auto")
     assert found.chosen == "generative"
     assert found.test is rows["generative"].test
     assert found.bytes == {"wire": 9}
+
+
+def test_auto_stays_with_the_product_of_experts_where_few_images_speak_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = {"product": said([[0, 0, 1, 1]], [[0, 1, 2, 0]]), "generative": said([[0, 0, 0, 1]], [[2, 2, 1, 1]])}
+    assert chooser(monkeypatch, rows).row("auto").chosen == "product"
 
 
 def test_the_best_expert_is_the_best_on_validation_images_whatever_it_does_on_test_images(
@@ -61,8 +72,9 @@ def test_the_best_expert_is_the_best_on_validation_images_whatever_it_does_on_te
 def test_both_is_the_geometric_mean_of_the_products(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = np.array([[[0.6, 0.3, 0.1]]]), np.array([[[0.1, 0.3, 0.6]]])
     rows = {name: Row(p, p, {"wire": 1}, 3, 5.0) for name, p in (("product", one), ("generative", other))}
+    made = chooser(monkeypatch, rows)
     monkeypatch.setattr(Rows, "_fits", [{"seconds": 4.0}])
-    found = chooser(monkeypatch, rows).row("both")
+    found = made.row("both")
     root = np.sqrt(0.06)
     assert found.test[0, 0] == pytest.approx(np.array([root, 0.3, root]) / (2 * root + 0.3))
     assert (found.calls, found.seconds) == (6, 6.0)

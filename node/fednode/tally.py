@@ -12,7 +12,7 @@ Rule 6: of cells the cheapest is taken whose accuracy is within one standard err
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -85,12 +85,8 @@ class Tally:
         return len(self.scorers) >= max(LEAST_SCORED, math.ceil(len(self.labels) / 2))
 
     def accuracy(self, cell: str) -> Estimate:
-        """Mean accuracy over the scored labels; its interval by MOVER from those of the labels (Zou & Donner 2008)."""
-        found = [counts.accuracy for counts in self.cells[cell].values()]
-        mean = sum(one.value for one in found) / len(found)
-        down = math.sqrt(sum((one.value - one.low) ** 2 for one in found)) / len(found)
-        up = math.sqrt(sum((one.high - one.value) ** 2 for one in found)) / len(found)
-        return Estimate(mean, max(mean - down, 0.0), min(mean + up, 1.0))
+        """Mean accuracy over the scored labels."""
+        return mean_of([counts.accuracy for counts in self.cells[cell].values()])
 
     def log_loss(self, cell: str, temperature_milli: int) -> float:
         """Mean log loss over the scored labels, in nats, at a temperature of the grid."""
@@ -110,8 +106,7 @@ class Tally:
         able = [cell for cell in CELLS if cell in set(cells)]
         if not self.tells or not able:
             return None
-        top = max((self.accuracy(cell) for cell in able), key=lambda found: found.value)
-        return next(cell for cell in able if self.accuracy(cell).value >= top.value - (top.value - top.low) / Z)
+        return cheapest({cell: self.accuracy(cell) for cell in able})
 
 
 def add_up(
@@ -134,6 +129,20 @@ def add_up(
                     cells[scores.cell][row.label] = held + found if held else found
                     scorers[row.label] = (*(p for p in scorers.get(row.label, ()) if p != one.issuer), one.issuer)
     return Tally(grid, labels, cells, scorers)
+
+
+def cheapest(found: Mapping[str, Estimate]) -> str:
+    """By Rule 6, of at least one; the cheaper ones come first."""
+    top = max(found.values(), key=lambda one: one.value)
+    return next(name for name, one in found.items() if one.value >= top.value - (top.value - top.low) / Z)
+
+
+def mean_of(found: Sequence[Estimate]) -> Estimate:
+    """The mean of independent shares, at least one; its interval by MOVER from theirs (Zou & Donner 2008)."""
+    mean = sum(one.value for one in found) / len(found)
+    down = math.sqrt(sum((one.value - one.low) ** 2 for one in found)) / len(found)
+    up = math.sqrt(sum((one.high - one.value) ** 2 for one in found)) / len(found)
+    return Estimate(mean, max(mean - down, 0.0), min(mean + up, 1.0))
 
 
 def wilson(hits: int, of: int) -> Estimate:

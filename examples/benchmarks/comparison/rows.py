@@ -1,6 +1,7 @@
 """The rows of the table for one draw: from answers to probabilities, with what each variant costs.
 
-Rule 1: whatever is chosen, the best expert and `auto`, is chosen by balanced accuracy on validation images, ties by log loss.
+Rule 1: whatever is chosen, is chosen on validation images: the best expert by balanced accuracy, ties by log loss, and `auto`
+        by the rule of the federated evaluation.
 Rule 2: seconds of a row are those of everything that it needs, generators included, each as long as its process took.
 """
 
@@ -24,6 +25,7 @@ from fednode.learning.dataset import Evaluated
 from fednode.learning.expert import expert_tensors
 from fednode.learning.product import product_of_experts
 from fednode.recipe import ExpertRecipe
+from fednode.tally import Estimate, cheapest, mean_of, wilson
 
 MEASURES = {"accuracy": "accuracy", "auroc": "macro_auroc", "f1": "f1", "ece": "ece"}
 PROX_MU = 0.1
@@ -143,10 +145,12 @@ class Rows:
         )
 
     def _auto(self) -> Row:
-        """The product that validation images prefer."""
-        candidates = {name: self.row(name) for name in ("product", "generative")}
+        """What a node would answer with, by the very rule, if its federation had counted the validation images."""
+        candidates = {name: self.row(name) for name in ("product", "generative", "both")}
         validation = self.making.draw.validation
-        chosen = max(candidates, key=lambda name: _goodness(candidates[name].validation[0], validation))
+        chosen = "product"
+        if len(validation.targets):
+            chosen = cheapest({name: _counted(row.validation[0], validation) for name, row in candidates.items()})
         return replace(candidates[chosen], bytes=candidates["product"].bytes, chosen=chosen)
 
     @property
@@ -185,6 +189,13 @@ def _goodness(probabilities: Probabilities, held: Evaluated) -> tuple[float, flo
     recalls = [right[held.targets == label].mean() for label in np.unique(held.targets)]
     given = probabilities[np.arange(len(held.targets)), held.targets]
     return float(np.mean(recalls)), float(np.mean(np.log(np.maximum(given, FLOOR))))
+
+
+def _counted(probabilities: Probabilities, held: Evaluated) -> Estimate:
+    """Mean accuracy over the labels, as the federated evaluation counts it."""
+    right = probabilities.argmax(1) == held.targets
+    by_label = [right[held.targets == label] for label in np.unique(held.targets)]
+    return mean_of([wilson(int(one.sum()), len(one)) for one in by_label])
 
 
 def _single(answers: Answers, moved: dict[str, int], calls: float, seconds: float) -> Row:

@@ -50,7 +50,7 @@ def test_what_is_damaged_or_half_there_counts_as_missing(shelf: Shelf) -> None:
 
 
 def test_a_lock_is_held_by_one_and_freed_by_the_system_when_its_process_dies(shelf: Shelf) -> None:
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'wb'); fcntl.flock(f, fcntl.LOCK_EX); print(); sys.stdin.read()"
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'wb'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
     holder = subprocess.Popen(
         [sys.executable, "-S", "-c", hold, str(shelf.root / "locks" / "a")],
         stdin=subprocess.PIPE,

@@ -40,6 +40,12 @@ def test_without_counts_the_experts_answer_and_without_them_the_generators() -> 
     assert way_of(sight(stock=Inventory({}, {}, {}))).product == "none"
 
 
+@pytest.mark.parametrize("cell", ["experts", "both"])
+def test_counts_do_not_choose_what_can_not_answer_here(cell: str) -> None:
+    without_experts = Inventory(LIVE, LIVE, {})
+    assert way_of(sight(measured(cell), stock=without_experts)).product == "generative"
+
+
 @pytest.mark.parametrize("cell", CELLS)
 def test_what_was_measured_best_answers_at_its_best_temperature(cell: str) -> None:
     way = way_of(sight(measured(cell)))

@@ -30,6 +30,24 @@ def test_a_node_with_dp_signs_its_epsilon_and_its_noise_follows_from_a_secret_of
         private = Privacy(epsilon="7.5", delta="0.00001")
         assert said[a.id, "generator"] == private
         assert said[b.id, "generator"] is said[a.id, "expert"] is said[b.id, "expert"] is None
+        for weaker in ((), ("--dp", "8")):
+            done = a.run("start", *weaker)
+            assert done.returncode == 3, done.stderr
+            assert "7.5" in done.stderr
         a.start("--dp", "7.5")
         federation.start("b")
+        assert federation.settle() == before
+
+
+def test_own_images_that_were_kept_out_of_the_expert_are_not_shown_by_a_forgotten_flag() -> None:
+    with Federation({"a": ("ant", "bee"), "b": ("cat",)}) as federation:
+        a = federation["a"]
+        a.start("--experts-see", "synthetic")
+        federation.start("b")
+        before = federation.settle()
+        a.stop()
+        done = a.run("start")
+        assert done.returncode == 3, done.stderr
+        assert "--experts-see synthetic" in done.stderr
+        a.start("--experts-see", "synthetic")
         assert federation.settle() == before

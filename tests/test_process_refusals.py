@@ -193,6 +193,26 @@ def test_a_label_that_vanishes_from_the_images_stays_until_the_operator_takes_it
     assert not a.status()["failed"]
 
 
+def test_a_label_is_taken_back_also_while_the_own_images_can_not_be_read(federation: Federation) -> None:
+    a, b = federation["a"], federation["b"]
+    federation.start()
+    before = federation.settle()
+    gone = b.gamma()["a"]["ant"]
+    assert a.stop() == 0
+    a.data.rename(a.folder / "moved")
+    federation.start("a")
+    federation.until(lambda: a.status()["failed"], "A says that its images are gone")
+    assert a.run("withdraw", "ant", "--yes").returncode == 0
+    federation.until(lambda: b.gamma()["a"].keys() == {"bee"}, "B has unlearned the label")
+    federation.until(lambda: not (b.home.store / a.id / gone).exists(), "its bytes are gone at B")
+    assert not (a.home.store / a.id / gone).exists()
+    assert b.gamma()["a"]["bee"] == a.gamma()["a"]["bee"]
+    (a.folder / "moved").rename(a.data)
+    a.client.rescan()
+    after = federation.settle()
+    assert not before.items() & after.items()
+
+
 def test_another_contract_in_a_home_with_a_past_is_refused_and_nothing_is_lost(federation: Federation) -> None:
     a = federation["a"]
     federation.start()

@@ -127,6 +127,12 @@ def test_a_dearer_cell_is_taken_only_if_the_counts_can_tell_that_it_is_better() 
     assert found(150, 200).best([]) is None
 
 
+def test_counts_of_more_images_than_the_grid_allows_count_for_nothing() -> None:
+    most = GRID.share(1)
+    assert tally(evaluation(A, {"ant": {"ant": most}})).images == most
+    assert tally(evaluation(A, {"ant": {"ant": most + 1}})).images == 0
+
+
 def test_within_one_standard_error_is_within_a_part_of_the_interval() -> None:
     best = tally(evaluation(A, {"ant": {"ant": 200}}), evaluation(B, {"bee": {"bee": 200}})).accuracy("experts")
     error = (

@@ -88,7 +88,7 @@ def way_of(sight: Sight, product: str = "auto") -> Way:
     if product != "auto":
         cells = [cell for cell, parts in CELLS.items() if parts.product == product]
         return _with_temperature(sight, sight.tally.best(cells) or cells[0], ASKED)
-    if best := sight.tally.best(sight.fast):
+    if best := sight.tally.best(sight.fast & _able(sight.stock)):
         return _with_temperature(sight, best, COUNTED)
     if sight.stock.experts:
         return _with_temperature(sight, "experts", DEFAULT)
@@ -119,6 +119,14 @@ def _check(way: Way, stock: Inventory) -> None:
         raise NoAnswerError("No current expert is here yet, so there is no answer.", hint)
     if way.product in ("generative", "both") and not drawn:
         raise NoAnswerError("No live generator is here yet.", hint)
+
+
+def _able(stock: Inventory) -> frozenset[str]:
+    """The cells whose parts are here, whatever the counts of others speak for."""
+    here = {"experts": bool(stock.experts), "generative": len(_drawn(stock)) > 1}
+    return frozenset(
+        name for name, cell in CELLS.items() if all(here[part] for part in here if cell.product in (part, "both"))
+    )
 
 
 def _drawn(stock: Inventory) -> set[str]:

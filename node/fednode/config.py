@@ -235,7 +235,7 @@ class Settings(BaseModel):
     fit_images: Annotated[int, Field(ge=1, le=10**9)] | None = None
     augment: Augment | None = None
     experts_see: Literal["all", "synthetic"] = "all"
-    dp: Annotated[float, Field(ge=0.01, le=1000)] | None = None
+    dp: Annotated[float, Field(ge=0.01, le=50)] | None = None
     idle_timeout: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] = 600
     max_latency: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] | None = None
 

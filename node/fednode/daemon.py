@@ -24,7 +24,16 @@ from fednode.config import Home, Lock, Settings, ensure_home
 from fednode.control.service import ControlServer
 from fednode.core import Core
 from fednode.desk import NodeDesk
-from fednode.errors import DataError, ExitCode, FednodeError, IdentityError, PeerError, RefusedError, StorageError
+from fednode.errors import (
+    ConfigError,
+    DataError,
+    ExitCode,
+    FednodeError,
+    IdentityError,
+    PeerError,
+    RefusedError,
+    StorageError,
+)
 from fednode.exchange.exchange import Exchange
 from fednode.exchange.limits import ExchangeLimits
 from fednode.gather import Gather
@@ -49,6 +58,7 @@ WAITING_SECONDS = 1.0
 STOP_GRACE_SECONDS = 3.0
 MAX_ROUNDS = 100
 TELL_SECONDS = 0.02
+PROMISED = "promised"  # the setting that holds what protects the own images
 
 log = logging.getLogger("fednode.daemon")
 
@@ -59,6 +69,7 @@ def run(home: Home, settings: Settings) -> int:
     ensure_home(home)
     with Lock(home), open_core(home, settings) as core, (home.logs / "workers.log").open("ab") as worker_log:
         _check_data(core)
+        _check_promises(core)
         return asyncio.run(
             _run(core, WorkerSettings(settings.device, settings.threads, settings.idle_timeout, worker_log))
         )
@@ -108,6 +119,23 @@ def _check_data(core: Core) -> None:
             f"No images are named, and peers have generators of {', '.join(sorted(lost))} from this node.",
             "Start it with the same --data, or write `data` into config.yaml; `fednode withdraw` takes a label back.",
         )
+
+
+def _check_promises(core: Core) -> None:
+    """What was published under a promise to protect own images is not published again under a weaker one by a forgotten flag."""
+    promised, settings = core.ledger.get(PROMISED, {}), core.settings
+    epsilon, seen = promised.get("dp"), promised.get("experts_see")
+    if cores.given(core) and epsilon is not None and (settings.dp is None or settings.dp > epsilon):
+        raise ConfigError(
+            f"This node has published generators with differential privacy of epsilon {epsilon:g}, and now asks for less of it.",
+            f"Start it with --dp {epsilon:g}, or write `dp` into config.yaml; without privacy, use a new home.",
+        )
+    if cores.given(core) and seen == "synthetic" and settings.experts_see != seen:
+        raise ConfigError(
+            "This node has kept its own images out of its experts, and now asks to show them.",
+            "Start it with --experts-see synthetic, or write `experts_see` into config.yaml; else use a new home.",
+        )
+    core.ledger.set(PROMISED, {"dp": settings.dp, "experts_see": settings.experts_see})
 
 
 def _check_contract(ledger: Ledger, contract: str, source: Path) -> None:

@@ -216,7 +216,8 @@ def _to_erase(state: State) -> Lineage:
     unwanted = inventory.to_erase(offered, state.held, lineages)
     theirs = frozenset(pair for pair in unwanted if pair.issuer != state.me)
     if state.own.scan is None:
-        return theirs | _tainted(state.me, unwanted - theirs, lineages, offered.keys())
+        ours = unwanted - theirs
+        return theirs | _tainted(state.me, ours, lineages, offered.keys()) | (ours & _taken_back(state))
     ours = frozenset(pair for pair in state.held.files if pair.issuer == state.me)
     unsure = ours - _results(state, (fit_spec(state, own) for own in _own_labels(state)))
     stock = inventory.take(state.word, state.held.without(theirs | unsure))
@@ -262,12 +263,31 @@ def _fetches(state: State, stock: Inventory) -> tuple[Pair, ...]:
 
 def _own_jobs(state: State, stock: Inventory, missing: tuple[Missing, ...]) -> tuple[Job, ...]:
     if state.own.scan is None:
-        return (Scan(),)
+        return (*_withdrawal(state), Scan())
     labels = tuple(job for own in _own_labels(state) for job in _label_jobs(state, own))
     publish = _publication(state, stock)
     if labels or publish:
         return (*publish, *labels)
     return _expert_jobs(state, stock, missing)
+
+
+def _withdrawal(state: State) -> tuple[Publish, ...]:
+    """The present catalogue without what was taken back: it does not wait for images, which may never be readable again."""
+    held = state.word.catalogues.get(state.me)
+    if held is None:
+        return ()
+    back = _taken_back(state)
+    known = state.word.manifests
+    manifests = tuple(digest for digest in held.manifests if digest not in known or known[digest].pair not in back)
+    publishes = tuple(label for label in held.publishes if label not in state.own.withdrawn)
+    return () if (publishes, manifests) == (held.publishes, held.manifests) else (Publish(publishes, manifests),)
+
+
+def _taken_back(state: State) -> Lineage:
+    """Own generators of labels that were withdrawn, and own experts that descend from one."""
+    mine = [manifest for manifest in state.word.manifests.values() if manifest.issuer == state.me]
+    generators = {one.pair for one in mine if one.kind == "generator" and set(one.names()) & state.own.withdrawn}
+    return frozenset(generators | {one.pair for one in mine if generators & set(one.lineage)})
 
 
 def fit_spec(state: State, own: OwnLabel) -> Spec:

@@ -1,6 +1,7 @@
 """The tally: the counts of all nodes, added up, and the way to answer that they speak for. Pure.
 
-Rule 1: only evaluations of one grid, of all its cells, and about the same artifacts and labels are added up.
+Rule 1: only evaluations of one grid, of all its cells, of no more images than it allows, and about the same artifacts and labels
+        are added up.
 Rule 2: a row counts only for a label that its issuer gives a live generator for, so that nobody speaks for others' images.
 Rule 3: every label has the same weight, whatever its images: accuracy and log loss are means over the scored labels.
 Rule 4: nothing is chosen before at least two labels, and half of all, were scored: few labels favour who always answers them.
@@ -157,7 +158,8 @@ def _fits(one: Evaluation, labels: tuple[str, ...], grid: GridRecipe) -> bool:
     """Rule 1, but for the artifacts, which the caller compares."""
     rows = one.scores[0].rows
     same = (one.grid, one.labels, {scores.cell for scores in one.scores}) == (grid.digest, labels, set(CELLS))
-    return same and len(rows[0].losses) == len(grid.temperatures_milli)
+    modest = all(grid.minimum_images <= row.images <= grid.share(len(rows)) for row in rows)
+    return same and modest and len(rows[0].losses) == len(grid.temperatures_milli)
 
 
 def _counts(row: Row, labels: tuple[str, ...]) -> Counts:

@@ -1,6 +1,7 @@
 """The verbs of the control service, as functions of a running daemon's parts: documents in, documents out."""
 
 import base64
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from fednode.book import News
 from fednode.contract import label_name
 from fednode.control.service import Handler
 from fednode.core import Core
-from fednode.errors import DataError, RefusedError
+from fednode.errors import DataError, FednodeError, RefusedError
 from fednode.revocation import quorum_size
 from fednode_crypto.errors import PeerIdError
 from fednode_crypto.identity import PeerId, parse_peer_id
@@ -140,7 +141,8 @@ class Verbs:
         gone = self._own_digest(label)
         self._core.ledger.withdraw(label)
         if self._core.scanned is None:  # the images of this label may be what was missing
-            await self._daemon.reload()
+            with contextlib.suppress(FednodeError):
+                await self._daemon.reload()
         await self._daemon.settle()
         return {"label": label, "digest": gone}
 

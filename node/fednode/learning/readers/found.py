@@ -1,6 +1,7 @@
 """What a reader finds in a source: its classes, and for each image a name, a patient, and a way to its pixels."""
 
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fednode.contract import ImageShape
-from fednode.learning.images import BadImageError, Look, Pixels, decode, look, look_of, resize
+from fednode.learning.images import MAX_FILE_BYTES, BadImageError, Look, Pixels, decode, look, look_of, resize
 
 Targets = npt.NDArray[Any]
 
@@ -48,9 +49,12 @@ class File:
         return look(self._bytes())
 
     def _bytes(self) -> bytes:
-        if self.path.is_dir():
-            raise BadImageError("it is a folder, not an image")
         try:
+            status = self.path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise BadImageError("it is not a file" if not self.path.is_dir() else "it is a folder, not an image")
+            if status.st_size > MAX_FILE_BYTES:
+                raise BadImageError(f"the file has {status.st_size} bytes, more than {MAX_FILE_BYTES}")
             return self.path.read_bytes()
         except OSError as error:
             raise BadImageError(f"it can't be read ({error.strerror or error})") from None

@@ -75,7 +75,7 @@ def _cells(table: Path) -> Iterator[tuple[int, Cells]]:
 def _text(table: Path) -> str:
     try:
         if table.exists() and not table.is_file():
-            raise DataError(f"{table} is not a file.", "Name the table after csv:.")
+            raise DataError(f"{table} can't be read: it is not a file.", "Name the table after csv:.")
         data = table.read_bytes()
         return data.decode("utf-8-sig")
     except FileNotFoundError:

@@ -1,19 +1,34 @@
-"""The benchmarks run, in a small size; what they measure is in docs/."""
+"""The benchmarks run, in a small size and in this process, which has torch already; what they measure is in docs/."""
 
+import importlib
 import json
-import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from nodes import ROOT
+import torch
+
+Run = Callable[..., str]
 
 
-def test_the_benchmark_of_recipes_measures_each_recipe() -> None:
-    options = ["--seeds", "0", "--nodes", "1", "--smoke", "--json"]
-    script = [sys.executable, str(ROOT / "examples" / "benchmarks" / "recipes.py"), *options]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=240, check=True)
-    rows = json.loads(done.stdout)
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Runs a script with its options: what it prints. What it changes for its process is as it was afterwards."""
+    before, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
+
+    def printed(name: str, *options: str) -> str:
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *options])
+        importlib.import_module(name).main()
+        return capsys.readouterr().out
+
+    yield printed
+    torch.use_deterministic_algorithms(before)
+    torch.set_num_threads(threads)
+
+
+def test_the_benchmark_of_recipes_measures_each_recipe(run: Run) -> None:
+    rows = json.loads(run("recipes", "--seeds", "0", "--nodes", "1", "--smoke", "--json"))
     assert {
         "paper",
         "mixed",
@@ -28,49 +43,29 @@ def test_the_benchmark_of_recipes_measures_each_recipe() -> None:
         assert 0 <= row["ece"] <= 1
 
 
-def test_the_benchmark_of_samplers_counts_calls_and_measures_experts() -> None:
-    script = [
-        sys.executable,
-        str(ROOT / "examples" / "benchmarks" / "samplers.py"),
-        "--seeds",
-        "0",
-        "--smoke",
-        "--json",
-    ]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=240, check=True)
-    rows = json.loads(done.stdout)
-    assert {name: row["calls"] for name, row in rows.items()} == {"heun 50": 99, "heun 12": 23}
+def test_the_benchmark_of_samplers_counts_calls_and_measures_experts(run: Run) -> None:
+    rows = json.loads(run("samplers", "--seeds", "0", "--smoke", "--json"))
+    assert {name: row["calls"] for name, row in rows.items()} == {"heun 5": 9, "dpm2m 20": 20}
     for row in rows.values():
         assert 0 <= row["accuracy"] <= 1
 
 
 @pytest.mark.parametrize("form", [["--json"], []])
-def test_the_benchmark_of_generators_measures_presets_and_layouts(form: list[str], tmp_path: Path) -> None:
+def test_the_benchmark_of_generators_measures_presets_and_layouts(form: list[str], tmp_path: Path, run: Run) -> None:
     (tmp_path / "other.json").write_text('{"nano": {"steps_per_second": 123.25}}')
-    script = [sys.executable, str(ROOT / "examples" / "benchmarks" / "generator.py"), "--smoke", *form]
-    reference = ["--reference", str(tmp_path / "other.json")]
-    done = subprocess.run([*script, *reference], capture_output=True, text=True, timeout=240, check=True)
+    printed = run("generator", "--smoke", *form, "--reference", str(tmp_path / "other.json"))
     if not form:
-        assert "123.25" in done.stdout
+        assert "123.25" in printed
         return
-    found = json.loads(done.stdout)
+    found = json.loads(printed)
     assert found["presets"]["nano"]["bytes"] == 2 * found["presets"]["nano"]["parameters"]
     assert found["presets"]["nano"]["images_per_second"] > 0
     assert found["layouts"]["float32, contiguous"]["ratio"] == 1
     assert found["reference"] == {"nano": {"steps_per_second": 123.25}}
 
 
-def test_the_benchmark_of_the_generative_product_measures_pruning_and_latency() -> None:
-    script = [
-        sys.executable,
-        str(ROOT / "examples" / "benchmarks" / "generative.py"),
-        "--seeds",
-        "0",
-        "--smoke",
-        "--json",
-    ]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=240, check=True)
-    found = json.loads(done.stdout)
+def test_the_benchmark_of_the_generative_product_measures_pruning_and_latency(run: Run) -> None:
+    found = json.loads(run("generative", "--seeds", "0", "--smoke", "--json"))
     assert found["quality"].keys() == {"all", "pruned", "bfloat16"}
     assert (found["quality"]["all"]["calls"], found["quality"]["pruned"]["calls"]) == (40, 27)  # 5 + 4 + 6 times 3
     assert all(0 <= row["accuracy"] <= 1 for row in found["quality"].values())

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from fednode import errors
 from fednode.control import client as control
-from fednode.errors import FednodeError
+from fednode.errors import ExitCode, FednodeError, RefusedError
 from fednode_cli import predict
 from fednode_cli.main import app, run
 
@@ -355,6 +355,14 @@ def test_a_picture_that_can_not_be_written_is_refused_before_any_work(
     ):
         assert run(line) == 2
         assert "internal" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["withdraw", "override", "revoke", "restore"])
+def test_a_name_that_is_no_text_is_asked_for_as_one_that_nobody_has(verb: str, daemon: Daemon) -> None:
+    daemon.documents[verb] = RefusedError("There is no such name.")
+    options = {"withdraw": ["--yes"], "override": ["--reason", "r", "--yes"], "revoke": ["--reason", "r", "--yes"]}
+    assert run([verb, "\udcff", *options.get(verb, [])]) == ExitCode.REFUSED
+    assert daemon.calls[-1][:2] == (verb, "?")
 
 
 def test_predict_shows_a_file_name_that_is_no_text(

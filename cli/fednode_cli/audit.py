@@ -8,14 +8,14 @@ import typer
 from fednode.contract import label_name
 from fednode.errors import RefusedError
 from fednode_cli.connect import daemon
-from fednode_cli.options import AsJson
+from fednode_cli.options import AsJson, shown
 from fednode_cli.output import Block, report
 
 Document = Mapping[str, Any]
 
 
 def audit(
-    label: Annotated[str | None, typer.Argument(help="One own label; without it, all of them.")] = None,
+    label: Annotated[str | None, typer.Argument(help="One own label; without it, all of them.", callback=shown)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what the audits found, and where their pages are.

@@ -18,6 +18,8 @@ from fednode_cli.output import note, report
 MEASURED_SECONDS = 5
 IDLE_SECONDS = 3600.0
 
+MOST_IMAGES = 10**9  # what the setting takes
+
 
 def budget(
     minutes: Annotated[float, typer.Argument(min=0.01, max=1e6, help="How long the fit of one generator may take.")],
@@ -36,7 +38,7 @@ def budget(
     architecture = generator_architecture(made.preset, image).model_dump(mode="json")
     rate = asyncio.run(_rate(settings, architecture, made))
     batch = made.generator.batch
-    images = max(1, int(minutes * 60 * rate) // batch) * batch
+    images = min(max(1, int(minutes * 60 * rate) // batch) * batch, MOST_IMAGES)
     document = {"fit_images": images, "images_per_second": round(rate, 1), "preset": made.preset, "minutes": minutes}
     passes = made.generator.max_passes
     report(document, [f"{images} images: fednode start --preset {made.preset} --fit-images {images}"], as_json)

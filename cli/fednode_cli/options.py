@@ -23,6 +23,11 @@ SOURCE_HELP = f"Where the images are: {sources.KINDS}."
 REASON_LIMIT = 500
 
 
+def shown(text: str | None) -> str | None:
+    """The text with what is no text, bytes of another encoding, as question marks; no name has such."""
+    return None if text is None else text.encode(errors="replace").decode()
+
+
 def label_list(text: str | None) -> tuple[str, ...]:
     """The labels in `a,b`; none for no text."""
     return tuple(label.strip() for label in (text or "").split(",") if label.strip())

@@ -6,12 +6,12 @@ import typer
 
 from fednode_cli.confirm import confirm
 from fednode_cli.connect import daemon
-from fednode_cli.options import AsJson, Yes, checked_reason
+from fednode_cli.options import AsJson, Yes, checked_reason, shown
 from fednode_cli.output import note, report
 
 
 def override(
-    label: Annotated[str, typer.Argument(help="The label whose generator failed its audit.")],
+    label: Annotated[str, typer.Argument(help="The label whose generator failed its audit.", callback=shown)],
     reason: Annotated[
         str,
         typer.Option("--reason", metavar="TEXT", help="Why; signed, for all peers to see.", callback=checked_reason),

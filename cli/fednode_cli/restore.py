@@ -5,12 +5,12 @@ from typing import Annotated
 import typer
 
 from fednode_cli.connect import daemon
-from fednode_cli.options import AsJson
+from fednode_cli.options import AsJson, shown
 from fednode_cli.output import note, report
 
 
 def restore(
-    peer: Annotated[str, typer.Argument(help="The peer's name or id.")],
+    peer: Annotated[str, typer.Argument(help="The peer's name or id.", callback=shown)],
     as_json: AsJson = False,
 ) -> None:
     """Take a suspended or quarantined peer back.

@@ -7,12 +7,12 @@ import typer
 
 from fednode_cli.confirm import confirm
 from fednode_cli.connect import daemon
-from fednode_cli.options import AsJson, Yes, checked_reason
+from fednode_cli.options import AsJson, Yes, checked_reason, shown
 from fednode_cli.output import report
 
 
 def revoke(
-    peer: Annotated[str, typer.Argument(help="The peer's name or id.")],
+    peer: Annotated[str, typer.Argument(help="The peer's name or id.", callback=shown)],
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; all peers can read it.", callback=checked_reason)],
     yes: Yes = False,
     as_json: AsJson = False,

@@ -6,12 +6,12 @@ import typer
 
 from fednode_cli.confirm import confirm
 from fednode_cli.connect import daemon
-from fednode_cli.options import AsJson, Yes
+from fednode_cli.options import AsJson, Yes, shown
 from fednode_cli.output import note, report
 
 
 def withdraw(
-    label: Annotated[str, typer.Argument(help="The label whose generator is withdrawn.")],
+    label: Annotated[str, typer.Argument(help="The label whose generator is withdrawn.", callback=shown)],
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:

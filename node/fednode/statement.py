@@ -24,7 +24,8 @@ STATEMENT_LIMIT = 64 * 1024
 Envelope = NewType("Envelope", bytes)
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Seconds = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
-Reason = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+MAX_REASON = 500
+Reason = Annotated[str, StringConstraints(min_length=1, max_length=MAX_REASON)]
 
 
 def _canonical(text: PeerId) -> PeerId:

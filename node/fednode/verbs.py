@@ -16,6 +16,7 @@ from fednode.control.service import Handler
 from fednode.core import Core
 from fednode.errors import DataError, FednodeError, RefusedError
 from fednode.revocation import quorum_size
+from fednode.statement import MAX_REASON
 from fednode_crypto.errors import PeerIdError
 from fednode_crypto.identity import PeerId, parse_peer_id
 
@@ -155,8 +156,10 @@ class Verbs:
             raise RefusedError(f"No generator of {label!r} is held back by its audit.", "See `fednode audit`.")
         if found.override is not None:
             raise RefusedError(f"The audit of {label!r} is overridden already: {found.override}")
-        if not reason:
-            raise RefusedError("An override needs a reason.", "Give one with --reason.")
+        if not 1 <= len(reason) <= MAX_REASON:
+            raise RefusedError(
+                f"An override needs a reason of 1 to {MAX_REASON} characters.", "Give one with --reason."
+            )
         self._core.ledger.override(found.weights, reason)
         self._core.ledger.record_event("overridden", label=label, digest=found.weights)
         await self._daemon.settle()

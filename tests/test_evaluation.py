@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, log_loss, recall_score, roc_auc_score
 
-from fednode.learning.evaluation import calibration_error, confusion, macro_auroc, metrics, product_metrics, wilson
+from fednode.learning.evaluation import calibration_error, confusion, macro_auroc, metrics, product_metrics
 
 
 def answers(count: int = 300, labels: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -75,12 +75,3 @@ def test_a_label_without_images_has_no_recall_and_an_impossible_answer_a_finite_
     found = product_metrics(np.eye(2)[[0, 1]], np.array([0, 0]), ["a", "b"])
     assert found["labels"][1] == {"label": "b", "images": 0, "recall": None, "interval": None}
     assert found["log_loss"] == pytest.approx(12 * np.log(10) / 2)
-
-
-@pytest.mark.parametrize(("hits", "count"), [(0, 7), (3, 7), (7, 7), (439, 450)])
-def test_intervals_are_where_the_score_test_just_accepts(hits: int, count: int) -> None:
-    low, high = wilson(hits, count)
-    assert 0 <= low <= hits / count <= high <= 1
-    for end in (low, high):
-        if 1e-9 < end < 1 - 1e-9:
-            assert abs(hits / count - end) == pytest.approx(1.959964 * np.sqrt(end * (1 - end) / count))

@@ -168,3 +168,12 @@ def test_many_labels_share_the_images_that_are_scored() -> None:
     assert GRID.share(1) == 200
     assert GRID.share(20) == 100
     assert GRID.share(GRID.most_labels) == GRID.minimum_images
+
+
+@pytest.mark.parametrize(("hits", "of"), [(0, 7), (3, 7), (7, 7), (439, 450)])
+def test_intervals_are_where_the_score_test_just_accepts(hits: int, of: int) -> None:
+    found = wilson(hits, of)
+    assert 0 <= found.low <= hits / of <= found.high <= 1
+    for end in (found.low, found.high):
+        if 1e-9 < end < 1 - 1e-9:
+            assert abs(hits / of - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / of))

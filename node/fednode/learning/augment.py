@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fednode.learning.symmetry import SYMMETRIES, turn
 from fednode.recipe import ExpertRecipe
 
 
@@ -22,7 +23,7 @@ def augment(images: Tensor, recipe: ExpertRecipe) -> Tensor:
         return images
     images = _move(images, recipe.shift) if recipe.shift else images
     if recipe.augment == "dihedral":
-        return _turn(images)
+        return turn(images, torch.randint(SYMMETRIES, (len(images),)))
     if recipe.augment in ("flip", "colour"):
         images = _mirror(images)
     return _jitter(images, recipe.jitter_milli / 1e3) if recipe.augment == "colour" else images
@@ -43,16 +44,6 @@ def _mirror(images: Tensor) -> Tensor:
     """Half of the images, by chance, mirrored left to right."""
     chosen = torch.rand(len(images)) < 0.5
     return torch.where(chosen[:, None, None, None], images.flip(3), images)
-
-
-def _turn(images: Tensor) -> Tensor:
-    """Each image under one of the eight symmetries of the square."""
-    which = torch.randint(8, (len(images),))
-    turned = images.clone()
-    for symmetry in range(8):
-        chosen = images[which == symmetry].rot90(symmetry % 4, (2, 3))
-        turned[which == symmetry] = chosen.flip(3) if symmetry >= 4 else chosen
-    return turned
 
 
 def _jitter(images: Tensor, largest: float) -> Tensor:

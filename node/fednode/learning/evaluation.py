@@ -3,19 +3,19 @@
 All take probabilities (N, K) and the indices of the true labels (N,), int64.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fednode.tally import wilson
+
 Probabilities = npt.NDArray[np.float64]
 Targets = npt.NDArray[np.int64]
 
 BINS = 15
 LEAST = 1e-12  # a probability of 0 of the true label counts as this much
-Z = 1.959964  # the normal quantile of a two-sided interval of 95 %
 
 
 def metrics(probabilities: Probabilities, targets: Targets) -> dict[str, float | None]:
@@ -38,13 +38,13 @@ def product_metrics(probabilities: Probabilities, targets: Targets, labels: Sequ
     return {
         **metrics(probabilities, targets),
         "log_loss": log_loss(probabilities, targets),
-        "interval": list(wilson(sum(hits), sum(counts))),
+        "interval": _interval(sum(hits), sum(counts)),
         "labels": [
             {
                 "label": label,
                 "images": count,
                 "recall": hit / count if count else None,
-                "interval": list(wilson(hit, count)) if count else None,
+                "interval": _interval(hit, count) if count else None,
             }
             for label, hit, count in zip(labels, hits, counts, strict=True)
         ],
@@ -56,14 +56,10 @@ def log_loss(probabilities: Probabilities, targets: Targets) -> float:
     return float(-np.log(probabilities[np.arange(len(targets)), targets].clip(LEAST)).mean())
 
 
-def wilson(hits: int, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share of `count` > 0 images, within 0..1 (Wilson 1927).
-
-    (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)
-    """
-    share, z2 = hits / count, Z * Z / count
-    middle, half = share + z2 / 2, math.sqrt(z2 * share * (1 - share) + z2 * z2 / 4)
-    return max(0.0, (middle - half) / (1 + z2)), min(1.0, (middle + half) / (1 + z2))
+def _interval(hits: int, count: int) -> list[float]:
+    """The 95 % interval of a share, low and high."""
+    share = wilson(hits, count)
+    return [share.low, share.high]
 
 
 def confusion(probabilities: Probabilities, targets: Targets) -> npt.NDArray[np.int64]:

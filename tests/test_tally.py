@@ -6,11 +6,12 @@ from collections.abc import Mapping
 import pytest
 from making import NOW, digest, identity
 
+from fednode.estimate import wilson
 from fednode.evaluation import Evaluation, Row, Scores
 from fednode.grid import CELLS, GridRecipe, levels_of
 from fednode.lineage import Pair
 from fednode.recipe import TeacherRecipe
-from fednode.tally import Tally, add_up, wilson
+from fednode.tally import Tally, add_up
 from fednode_crypto.identity import PeerId
 
 A, B = identity(1).peer_id, identity(2).peer_id

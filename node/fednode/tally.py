@@ -13,25 +13,16 @@ Rule 6: of cells the cheapest is taken whose accuracy is within one standard err
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
+from fednode.estimate import Estimate, cheapest, mean_of, wilson
 from fednode.evaluation import Evaluation, Row
 from fednode.grid import CELLS, PLAIN_MILLI, GridRecipe
 from fednode_crypto.identity import PeerId
 
-Z = 1.959964  # of a two-sided 95 % interval
 LEAST_SCORED = 2
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A share 0..1 with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -130,28 +121,6 @@ def add_up(
                     cells[scores.cell][row.label] = held + found if held else found
                     scorers[row.label] = (*(p for p in scorers.get(row.label, ()) if p != one.issuer), one.issuer)
     return Tally(grid, labels, cells, scorers)
-
-
-def cheapest(found: Mapping[str, Estimate]) -> str:
-    """By Rule 6, of at least one; the cheaper ones come first."""
-    top = max(found.values(), key=lambda one: one.value)
-    return next(name for name, one in found.items() if one.value >= top.value - (top.value - top.low) / Z)
-
-
-def mean_of(found: Sequence[Estimate]) -> Estimate:
-    """The mean of independent shares, at least one; its interval by MOVER from theirs (Zou & Donner 2008)."""
-    mean = sum(one.value for one in found) / len(found)
-    down = math.sqrt(sum((one.value - one.low) ** 2 for one in found)) / len(found)
-    up = math.sqrt(sum((one.high - one.value) ** 2 for one in found)) / len(found)
-    return Estimate(mean, max(mean - down, 0.0), min(mean + up, 1.0))
-
-
-def wilson(hits: int, of: int) -> Estimate:
-    """A share with its Wilson score interval (Wilson 1927)."""
-    share, spread = hits / of, Z * Z / of
-    middle = (share + spread / 2) / (1 + spread)
-    half = Z / (1 + spread) * math.sqrt(share * (1 - share) / of + spread / (4 * of))
-    return Estimate(share, max(middle - half, 0.0), min(middle + half, 1.0))
 
 
 def _fits(one: Evaluation, labels: tuple[str, ...], grid: GridRecipe) -> bool:

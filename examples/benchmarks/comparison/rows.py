@@ -20,12 +20,12 @@ from comparison.answering import Answering, Answers, Table
 from comparison.budgets import MANY_ROUNDS, Budget, variants
 from comparison.making import Making
 from comparison.shelf import Record
+from fednode.estimate import Estimate, cheapest, mean_of, wilson
 from fednode.learning import evaluation
 from fednode.learning.dataset import Evaluated
 from fednode.learning.expert import expert_tensors
 from fednode.learning.product import product_of_experts
 from fednode.recipe import ExpertRecipe
-from fednode.tally import Estimate, cheapest, mean_of, wilson
 
 MEASURES = {"accuracy": "accuracy", "auroc": "macro_auroc", "f1": "f1", "ece": "ece"}
 PROX_MU = 0.1

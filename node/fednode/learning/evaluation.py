@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fednode.tally import wilson
+from fednode.estimate import wilson
 
 Probabilities = npt.NDArray[np.float64]
 Targets = npt.NDArray[np.int64]

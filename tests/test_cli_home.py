@@ -290,24 +290,25 @@ def test_start_hands_its_flags_to_the_daemon_and_ends_with_its_code(
 
 
 @pytest.mark.parametrize(
-    ("line", "preset", "images"), [("budget 10", "xs", 10 * 60 * 32), ("budget 0.5 --preset nano", "nano", 30 * 640)]
+    ("wish", "preset", "numbers", "images"),
+    [("budget 10", "xs", "", 10 * 60 * 32), ("budget 0.5 --preset nano", "nano", " --dtype bfloat16", 30 * 640)],
 )
 def test_a_wish_in_minutes_becomes_a_count_of_images(
     made: Path,
-    tmp_path: Path,
-    line: str,
+    wish: str,
     preset: str,
+    numbers: str,
     images: int,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("FEDNODE_WORKER", STANDIN)
-    monkeypatch.setenv("STANDIN_DIR", str(tmp_path))
-    assert run([*line.split(), "--json"]) == 0
+    monkeypatch.setenv("STANDIN_DIR", str(made))
+    assert run(f"{wish}{numbers} --json".split()) == 0
     said = json.loads(capsys.readouterr().out)
-    assert (said["preset"], said["fit_images"]) == (preset, images)
-    assert run(line.split()) == 0
-    assert f"fednode start --preset {preset} --fit-images {images}" in capsys.readouterr().out
+    assert (said["preset"], said["dtype"], said["fit_images"]) == (preset, numbers[9:] or "float32", images)
+    assert run(f"{wish}{numbers}".split()) == 0
+    assert f"fednode start --preset {preset}{numbers} --fit-images {images}" in capsys.readouterr().out
 
 
 def test_a_flag_that_is_not_given_leaves_the_settings_file_in_force(

@@ -17,6 +17,7 @@ from fednode.learning.fitting import CompileError, Look, Run
 from fednode.learning.generator import Aids
 from fednode.learning.heldout import Judge
 from fednode.learning.pace import pace
+from fednode.learning.precision import computing
 from fednode.learning.requests import Fit, FitSpec, Pace
 from fednode.learning.sampler import draw
 from fednode.learning.session import open_session
@@ -233,8 +234,8 @@ def test_a_network_in_bfloat16_or_another_layout_computes_nearly_the_same() -> N
         exact = model.freeze()(x, torch.ones(6))
         model.layout = torch.contiguous_format
         assert torch.allclose(model(x, torch.ones(6)), exact, atol=1e-5)
-        model.dtype = torch.bfloat16
-        rough = model(x, torch.ones(6))
+        with computing("bfloat16", CPU):
+            rough = model(x, torch.ones(6))
     assert rough.dtype == torch.float32
     assert not torch.equal(rough, exact)
     assert torch.allclose(rough, exact, atol=0.1)

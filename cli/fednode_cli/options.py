@@ -18,6 +18,14 @@ KeptLabels = Annotated[str | None, typer.Option("--labels", metavar="A,B", help=
 PresetName = Annotated[
     str | None, typer.Option("--preset", metavar="PRESET", help="The size of the generators: nano, xs, s, m or paper.")
 ]
+NumberType = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        metavar="TYPE",
+        help="What networks compute in: float32, or bfloat16 where it is faster (`fednode budget`).",
+    ),
+]
 
 SOURCE_HELP = f"Where the images are: {sources.KINDS}."
 REASON_LIMIT = 500

@@ -8,7 +8,7 @@ import typer
 from fednode.config import ensure_home
 from fednode.errors import ExitCode
 from fednode_cli import connect, detached
-from fednode_cli.options import SOURCE_HELP, AsJson, KeptLabels, PeersFile, PresetName, SkipBad
+from fednode_cli.options import SOURCE_HELP, AsJson, KeptLabels, NumberType, PeersFile, PresetName, SkipBad
 from fednode_cli.output import note, report, show_json
 
 
@@ -27,6 +27,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
     fit_images: Annotated[
         int | None, typer.Option(metavar="N", help="Images that the fit of a generator sees; see `fednode budget`.")
     ] = None,
+    dtype: NumberType = None,
     dp: Annotated[
         float | None, typer.Option("--dp", metavar="EPSILON", help="Fit with differential privacy of this epsilon.")
     ] = None,
@@ -56,6 +57,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
         "skip_bad": skip_bad or None,
         "preset": preset,
         "fit_images": fit_images,
+        "dtype": dtype,
         "augment": augment,
         "experts_see": experts_see,
         "max_latency": max_latency,

@@ -14,8 +14,9 @@ from torch.nn import functional
 
 from fednode.learning import expert, training
 from fednode.learning.expert import Pool
+from fednode.learning.precision import computing
 from fednode.learning.session import Session
-from fednode.recipe import ExpertArchitecture, ExpertRecipe
+from fednode.recipe import Dtype, ExpertArchitecture, ExpertRecipe
 
 Shard = tuple[Tensor, Tensor]
 Prepare = Callable[[Tensor], Tensor]
@@ -26,12 +27,13 @@ FEWEST_STEPS = 12
 
 @dataclass(frozen=True)
 class Local:
-    """A node's part of a round: epochs over its images, batch, the first learning rate, and FedProx's mu (0: FedAvg)."""
+    """A node's part of a round: epochs over its images, batch, the first learning rate, FedProx's mu (0: FedAvg), and numbers."""
 
     epochs: int = 5
     batch: int = 64
     rate: float = 0.1
     mu: float = 0.0
+    dtype: Dtype = "float32"
 
 
 def federated(
@@ -83,7 +85,7 @@ def _local_state(
             share = span[0] + (span[1] - span[0]) * (epoch * parts + number) / total
             pair = rows.repeat(2) if len(rows) == 1 else rows  # the statistics of a batch norm need two images
             batch = prepare(images[pair])
-            _sgd_step(own, network, batch, targets[pair].to(batch.device), _rate(local, share), local.mu)
+            _sgd_step(own, network, (batch, targets[pair].to(batch.device)), _rate(local, share), local)
     return own.state_dict()
 
 
@@ -91,13 +93,16 @@ def _rate(local: Local, share: float) -> float:
     return local.rate * (1 + math.cos(math.pi * share)) / 2
 
 
-def _sgd_step(own: nn.Module, start: nn.Module, batch: Tensor, targets: Tensor, rate: float, mu: float) -> None:
+def _sgd_step(own: nn.Module, start: nn.Module, batch: Shard, rate: float, local: Local) -> None:
     """w <- prox(w - rate grad F_k(w)) for the term (mu / 2) ||w - w_t||^2 of 1812.06127, eq. 2, with w_t the round's start.
 
     prox(v) = (v + rate mu w_t) / (1 + rate mu) minimises that term exactly, so that no mu makes the step diverge; to first order
     in the rate it is a gradient step on the sum.
     """
-    loss = functional.cross_entropy(own(batch), targets)
+    (images, targets), mu = batch, local.mu
+    with computing(local.dtype, images.device):
+        answers = own(images)
+    loss = functional.cross_entropy(answers.float(), targets)
     gradients = torch.autograd.grad(loss, list(own.parameters()))
     with torch.no_grad():
         for weight, anchor, gradient in zip(own.parameters(), start.parameters(), gradients, strict=True):

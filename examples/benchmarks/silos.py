@@ -25,7 +25,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with this
 
@@ -41,7 +41,7 @@ from rich.console import Console
 from fednode.errors import ExitCode, FednodeError
 from fednode.learning.dataset import Evaluated
 from fednode.learning.session import make_deterministic, open_session
-from fednode.recipe import PRESETS
+from fednode.recipe import PRESETS, Dtype
 from fednode.source import KINDS
 
 WIDTH = 110  # of the table in a file or a pipe
@@ -75,7 +75,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def compare(task: Task, asked: argparse.Namespace) -> tuple[dict[str, dict[str, Row]], Making, dict[str, Evaluated]]:
     """Rows by method and draw, the last draw, and each draw's test images. Raises FednodeError."""
-    budget = budgets.BUDGETS[asked.budget].changed(asked.preset, asked.fit_images, asked.expert_steps)
+    budget = budgets.BUDGETS[asked.budget].changed(asked.preset, asked.fit_images, asked.expert_steps, asked.dtype)
     methods = asked.methods or budgets.methods(budget)
     make_deterministic(1)
     crew = Crew(asked.jobs, open_session(asked.device, 1), Shelf(asked.cache))
@@ -137,6 +137,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help="steps of an expert, and of the network on pooled data (the budget's)",
     )
+    add("--dtype", choices=get_args(Dtype), help="what networks compute in (float32; bfloat16 where it is faster)")
     add("--methods", type=_methods, help="rows, with commas (those of the budget)")
     add("--labels", type=_words, help="labels to keep, with commas")
     add("--per-label", type=_count, metavar="N", help="training images of a label in each draw, at most")

@@ -24,7 +24,7 @@ from fednode.address import parse_address
 from fednode.contract import Label
 from fednode.errors import AddressError, ConfigError, HomeInUseError, StorageError
 from fednode.peersfile import PeerName
-from fednode.recipe import Augment, Preset
+from fednode.recipe import Augment, Dtype, Preset
 from fednode.yamlfile import Document, nearest, read_text, sentence
 from fednode_crypto.digest import sha256_hex
 
@@ -214,7 +214,8 @@ class Settings(BaseModel):
 
     `data`: where the own images are (None: this node has none), and `labels` which of them to keep (None: all).
     `preset`: the size of the generators (None: by the size of images); `fit_images`: how many images a fit sees (None: as the
-    preset says); `dp`: the epsilon of their differential privacy (None: not private).
+    preset says); `dp`: the epsilon of their differential privacy (None: not private); `dtype`: what networks compute in (None: as
+    the preset says).
     `augment`: how experts see images changed (None: by size and colour); `experts_see`: what the own expert is trained on.
     `max_latency`: what the node may choose to answer with, at most, in milliseconds an image (None: whatever is best).
     Workers that idle for `idle_timeout` end.
@@ -233,6 +234,7 @@ class Settings(BaseModel):
     skip_bad: bool = False
     preset: Preset | None = None
     fit_images: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    dtype: Dtype | None = None
     augment: Augment | None = None
     experts_see: Literal["all", "synthetic"] = "all"
     dp: Annotated[float, Field(ge=0.01, le=50)] | None = None

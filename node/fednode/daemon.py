@@ -89,7 +89,14 @@ def open_core(home: Home, settings: Settings) -> Iterator[Core]:
         _check_contract(ledger, peers.contract.id, settings.peers)
         book = Book(ledger, peers.contract, identity.peer_id, time.time)
         book.set_listed([peer.id for peer in peers.peers])
-        made = recipes(peers.contract.image, settings.preset, settings.fit_images, settings.augment, settings.dp)
+        made = recipes(
+            peers.contract.image,
+            settings.preset,
+            settings.fit_images,
+            settings.augment,
+            settings.dp,
+            settings.dtype,
+        )
         yield Core(home, settings, identity, peers, made, ledger, Store(home.store), book)
     finally:
         ledger.close()

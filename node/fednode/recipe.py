@@ -13,6 +13,7 @@ from fednode_crypto.digest import digest_json
 
 Preset = Literal["nano", "xs", "s", "m", "paper"]
 PLAIN = ("none", "float32")
+Dtype = Literal["float32", "bfloat16"]
 Solver = Literal["heun", "dpm2m"]
 Width = Annotated[int, Field(ge=10, le=250)]
 
@@ -63,7 +64,10 @@ class Recipe(Value):
 
 
 class SamplerRecipe(Recipe):
-    """How a generator draws: `solver` over `steps` noise levels from sigma_max to sigma_min, `batch` images at a time."""
+    """How a generator draws: `solver` over `steps` noise levels from sigma_max to sigma_min, `batch` images at a time.
+
+    `dtype`: what the network computes in.
+    """
 
     version: Literal[2] = 2
     solver: Solver = "dpm2m"
@@ -72,6 +76,7 @@ class SamplerRecipe(Recipe):
     sigma_max_milli: Annotated[int, Field(ge=2_000, le=200_000)] = 80_000
     rho: Annotated[int, Field(ge=1, le=20)] = 7
     batch: Annotated[int, Field(ge=1, le=4096)] = 50
+    dtype: Dtype = "float32"
 
     @property
     def sigma_min(self) -> float:
@@ -137,7 +142,7 @@ class GeneratorRecipe(Recipe):
     dropout_milli: Annotated[int, Field(ge=0, le=900)] = 0
     augment: Literal["none", "dihedral"] = "none"
     augment_milli: Annotated[int, Field(ge=1, le=1_000)] = 500
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Dtype = "float32"
     compile: bool = False
     privacy: PrivacyRecipe | None = None
 
@@ -313,6 +318,7 @@ class TeacherRecipe(Recipe):
     keep_percent: Annotated[int, Field(ge=1, le=100)] = 70
     sharpness: Annotated[int, Field(ge=1, le=10_000)] = 16
     temperature_milli: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
+    dtype: Dtype = "float32"
 
 
 def teacher_recipe(image: ImageShape) -> TeacherRecipe:
@@ -336,7 +342,7 @@ class ExpertRecipe(Recipe):
     label unless the generative product gives it another, and then it is left out (`agreed`). `teach_real`: real images have soft
     labels as well. Each synthetic image has a copy with noise of up to `noise_milli`, and with `mixup` one mixed with another.
     `augment`: by which policy of `learning/augment.py` images change anew at each step, moved by up to `shift` pixels; `colour`
-    changes brightness and contrast by up to `jitter_milli` of the range.
+    changes brightness and contrast by up to `jitter_milli` of the range. `dtype`: the numbers that the network computes in.
     """
 
     version: Literal[2] = 2
@@ -354,6 +360,7 @@ class ExpertRecipe(Recipe):
     augment: Augment = "none"
     shift: Annotated[int, Field(ge=0, le=64)] = 0
     jitter_milli: Annotated[int, Field(ge=0, le=1_000)] = 150
+    dtype: Dtype = "float32"
     synthesis: SynthesisRecipe = SynthesisRecipe()
     teacher: TeacherRecipe = TeacherRecipe()
 
@@ -401,16 +408,33 @@ def recipes(
     fit_images: int | None = None,
     augment: Augment | None = None,
     epsilon: float | None = None,
+    dtype: Dtype | None = None,
 ) -> Recipes:
     """The default recipes for images of this shape.
 
-    `preset` and `fit_images` ask for other generators, `epsilon` for private ones, and `augment` for another policy of experts.
+    `preset` and `fit_images` ask for other generators, `epsilon` for private ones, `augment` for another policy of experts, and
+    `dtype` for other numbers in all networks; private fits stay float32.
     """
     chosen = preset or default_preset(image)
     fit = PRESETS[chosen].recipe
     fit = fit if fit_images is None else fit.model_copy(update={"images": fit_images})
     fit = fit if epsilon is None else _private(fit, epsilon)
-    return Recipes(preset=chosen, generator=fit, audit=AuditRecipe(), expert=expert_recipe(image, augment))
+    made = Recipes(preset=chosen, generator=fit, audit=AuditRecipe(), expert=expert_recipe(image, augment))
+    return made if dtype is None else _computing(made, dtype)
+
+
+def _computing(made: Recipes, dtype: Dtype) -> Recipes:
+    change = {"dtype": dtype}
+    fit, audit, expert = made.generator, made.audit, made.expert
+    synthesis = expert.synthesis.model_copy(update={"sampler": expert.synthesis.sampler.model_copy(update=change)})
+    learned = {"synthesis": synthesis, "teacher": expert.teacher.model_copy(update=change)}
+    return made.model_copy(
+        update={
+            "generator": fit if fit.privacy else fit.model_copy(update=change),
+            "audit": audit.model_copy(update={"sampler": audit.sampler.model_copy(update=change)}),
+            "expert": expert.model_copy(update={**change, **learned}),
+        }
+    )
 
 
 def _private(fit: GeneratorRecipe, epsilon: float) -> GeneratorRecipe:

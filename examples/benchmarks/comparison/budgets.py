@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from fednode.contract import ImageShape
-from fednode.recipe import ExpertRecipe, Preset, Recipes, recipes
+from fednode.recipe import Dtype, ExpertRecipe, Preset, Recipes, recipes
 
 MANY_ROUNDS = 200  # FedAvg's rounds in FederatedFactory's comparison (2603.16370); their bytes are reported, not run
 
@@ -19,7 +19,7 @@ class Budget:
 
     `rounds` and `epochs` of the averaged baselines; changes to the recipes of generators (`fit`), of experts (`expert`), of their
     synthesis (`draws`) and of the audit; the other recipes of experts to compare (None: all); the size of generators (None: by
-    image size).
+    image size); what networks compute in (None: as the recipes say).
     """
 
     rounds: int
@@ -30,10 +30,11 @@ class Budget:
     audit: dict[str, Any] = field(default_factory=dict)
     variants: tuple[str, ...] | None = None
     preset: Preset | None = None
+    dtype: Dtype | None = None
 
     def recipes(self, image: ImageShape) -> Recipes:
         """The node's own default recipes for images of this shape, with the budget's changes."""
-        found = recipes(image, self.preset)
+        found = recipes(image, self.preset, dtype=self.dtype)
         synthesis = found.expert.synthesis.model_copy(update=self.draws)
         return found.model_copy(
             update={
@@ -43,11 +44,13 @@ class Budget:
             }
         )
 
-    def changed(self, preset: Preset | None, fit_images: int | None, expert_steps: int | None) -> "Budget":
-        """The same with another size of generators, images seen by a fit, or steps of an expert, where they are given."""
+    def changed(
+        self, preset: Preset | None, fit_images: int | None, expert_steps: int | None, dtype: Dtype | None
+    ) -> "Budget":
+        """The same with another size of generators, images seen by a fit, steps of an expert, or `dtype`, where given."""
         fit = self.fit | ({"images": fit_images} if fit_images else {})
         expert = self.expert | ({"steps": expert_steps} if expert_steps else {})
-        return replace(self, preset=preset or self.preset, fit=fit, expert=expert)
+        return replace(self, preset=preset or self.preset, dtype=dtype or self.dtype, fit=fit, expert=expert)
 
 
 BUDGETS = {

@@ -93,7 +93,8 @@ class Rows:
         return replace(row, bytes=wire.exchanged([self._model_bytes] * count, count), calls=count)
 
     def _averaged(self, rounds: int, mu: float) -> Row:
-        answers = self._answering.averaged(rounds, Local(epochs=self.budget.epochs, mu=mu))
+        local = Local(epochs=self.budget.epochs, mu=mu, dtype=self.making.recipes.expert.dtype)
+        answers = self._answering.averaged(rounds, local)
         moved = wire.averaged(self._model_bytes, len(self.making.draw.nodes), rounds, MANY_ROUNDS)
         return _single(answers, moved, 1, answers.seconds)
 

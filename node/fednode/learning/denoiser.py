@@ -159,7 +159,6 @@ class Denoiser(nn.Module):
     def __init__(self, architecture: GeneratorArchitecture, dropout: float = 0.0) -> None:
         super().__init__()
         self.architecture = architecture
-        self.dtype = torch.float32
         self.layout = torch.channels_last
         widest, first = max(architecture.channels), architecture.channels[0]
         image = architecture.image
@@ -179,8 +178,7 @@ class Denoiser(nn.Module):
         """D = c_skip x + c_out F(c_in x, c_noise) (2206.00364, eq. 7); `beside` joins the noise embedding, see `embedded`."""
         c_skip, c_out, c_in, c_noise = preconditioning(sigma)
         c_skip, c_out, c_in = (c[:, None, None, None] for c in (c_skip, c_out, c_in))
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
-            y = self.network(c_in * x, c_noise, beside)
+        y = self.network(c_in * x, c_noise, beside)
         return torch.addcmul(c_skip * x, c_out, y.float())
 
     def embedded(self, c_noise: Tensor, beside: Tensor | None = None) -> Tensor:

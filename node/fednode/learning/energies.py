@@ -1,7 +1,7 @@
 """Energies: how badly each generator explains an image at each noise level, for as few network calls as are asked for.
 
 Rule: whether generators are evaluated one by one or in one stacked forward depends on shapes alone, and both give the same
-energies but for rounding.
+energies but for rounding. A stacked forward, which is for few pixels, stays in float32: vmap knows no autocast.
 """
 
 import copy

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from fednode.learning import weights
 from fednode.learning.augment import augment
+from fednode.learning.precision import computing
 from fednode.learning.sampler import to_data
 from fednode.learning.weights import BadWeightsError, Expected
 from fednode.recipe import ExpertArchitecture, ExpertRecipe
@@ -166,5 +167,7 @@ def _step(
 ) -> None:
     images, targets = batch
     optimiser.zero_grad()
-    functional.cross_entropy(network(images), targets).backward()  # type: ignore[no-untyped-call]
+    with computing(recipe.dtype, images.device):
+        answers = network(images)
+    functional.cross_entropy(answers.float(), targets).backward()  # type: ignore[no-untyped-call]
     optimiser.step()

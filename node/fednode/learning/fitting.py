@@ -16,6 +16,7 @@ from fednode.errors import FednodeError
 from fednode.learning.denoiser import SIGMA_DATA, Denoiser
 from fednode.learning.ema import PowerEma
 from fednode.learning.layers import Fourier, MPConv, normalise_weights, project_gradients
+from fednode.learning.precision import computing
 from fednode.learning.privacy import Loss, chosen, clipped_sum, noise_multiplier, noised_mean, source_of
 from fednode.learning.symmetry import Told, choose, turn
 from fednode.recipe import GeneratorArchitecture, GeneratorRecipe, PrivacyRecipe
@@ -95,9 +96,8 @@ class Run:
         self.secret = secret
         if recipe.privacy:
             self.model.layout = torch.contiguous_format  # the only one that gradients for each image know
-        self.model.dtype = torch.bfloat16 if recipe.dtype == "bfloat16" else torch.float32
         if recipe.compile:
-            _compile(self.model, recipe.batch)
+            _compile(self.model, recipe)
 
     def advance(self, data: Tensor, rate: float) -> None:
         """One step on a random batch of `data` (N, C, H, W in data units)."""
@@ -185,13 +185,15 @@ class Run:
         return self.model.leave_gain.device
 
 
-def _compile(model: Denoiser, batch: int) -> None:
+def _compile(model: Denoiser, recipe: GeneratorRecipe) -> None:
     """Compiles the network, forward and backward. Raises CompileError if that fails, with the reason."""
     image = model.architecture.image
-    x = torch.zeros(batch, image.channels, image.size, image.size, device=model.leave_gain.device)
+    x = torch.zeros(recipe.batch, image.channels, image.size, image.size, device=model.leave_gain.device)
     try:
         model.compile()
-        model(x, torch.ones_like(x[:, 0, 0, 0])).sum().backward()
+        with computing(recipe.dtype, x.device):
+            denoised = model(x, torch.ones_like(x[:, 0, 0, 0]))
+        denoised.sum().backward()
     except Exception as error:  # whatever a compiler, or the want of one, makes of it
         raise CompileError(
             f"The denoiser can't be compiled ({str(error).splitlines()[0][:200] or type(error).__name__}).",
@@ -209,7 +211,8 @@ def batch_loss(data: Tensor, run: Run) -> Tensor:
     if run.told is not None:
         which = choose(recipe.batch, recipe.augment_milli / 1e3).to(data.device)
         clean, beside = turn(clean, which), run.told(which)
-    denoised = run.model(clean + sigma[:, None, None, None] * noise.to(data.device), sigma, beside)
+    with computing(recipe.dtype, data.device):
+        denoised = run.model(clean + sigma[:, None, None, None] * noise.to(data.device), sigma, beside)
     return loss_of((denoised - clean).square().mean((1, 2, 3)), sigma, run.uncertainty(sigma))
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fednode.learning.energies import energies_of_asked, in_one_forward
 from fednode.learning.halving import race, rounds_of
+from fednode.learning.precision import computing
 from fednode.learning.sampler import Denoise, to_data
 from fednode.learning.seeds import seed_of
 from fednode.recipe import TeacherRecipe
@@ -145,6 +146,7 @@ class _Part:
         self._x = to_data(images).to(device)
         self._noise = common_noise(images, recipe.levels).to(device)
         self._levels = noise_levels(recipe).to(device)
+        self._dtype = recipe.dtype
         self._gain = recipe.sharpness / recipe.levels
         self._sums = torch.zeros((len(images), len(terms)), dtype=torch.float64)
         self.calls = 0
@@ -166,4 +168,5 @@ class _Part:
         self.calls += int(asked.sum()) * len(levels)
         chosen = torch.tensor(levels, device=self._x.device)
         denoisers = [term.denoise for term in self._terms]
-        return energies_of_asked(denoisers, asked, self._x, self._noise[:, chosen], self._levels[chosen])
+        with computing(self._dtype, self._x.device):
+            return energies_of_asked(denoisers, asked, self._x, self._noise[:, chosen], self._levels[chosen])

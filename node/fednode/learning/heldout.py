@@ -13,6 +13,7 @@ from fednode.learning.denoiser import Denoiser
 from fednode.learning.ema import Profile, coefficients, combine, gamma_of
 from fednode.learning.fitting import Look, Run, weight_of
 from fednode.learning.layers import normalise_weights
+from fednode.learning.precision import computing
 from fednode.learning.sampler import to_data
 from fednode.learning.seeds import seed_of
 from fednode.recipe import GeneratorRecipe
@@ -35,6 +36,7 @@ class Judge:
         self._clean = to_data(images[torch.arange(draws) % len(images)]).to(device)
         noise = torch.randn(self._clean.shape, generator=source).to(device)
         self._noisy = self._clean + self._sigma[:, None, None, None] * noise
+        self._dtype = recipe.dtype
         self._model = copy.deepcopy(model).eval().requires_grad_(False)
 
     @torch.no_grad()
@@ -44,7 +46,8 @@ class Judge:
             parameter.copy_(tensor)
         normalise_weights(self._model)
         parts = zip(self._noisy.split(PASS), self._sigma.split(PASS), strict=True)
-        denoised = torch.cat([self._model(noisy, sigma) for noisy, sigma in parts])
+        with computing(self._dtype, self._sigma.device):
+            denoised = torch.cat([self._model(noisy, sigma) for noisy, sigma in parts])
         error = (denoised - self._clean).square().mean((1, 2, 3))
         return float((weight_of(self._sigma) * error).mean())
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fednode.learning.denoiser import Denoiser
+from fednode.learning.precision import computing
 from fednode.recipe import SamplerRecipe, Solver
 
 Denoise = Callable[[Tensor, Tensor], Tensor]
@@ -84,10 +85,11 @@ def draw(denoiser: Denoiser, indices: range, seed: Callable[[int], int], recipe:
     `denoiser` is frozen; `seed(i)` is the seed of sample i. Equal bits for sample i in every range that holds it.
     """
     levels = noise_levels(recipe.steps, recipe.sigma_min, recipe.sigma_max, recipe.rho)
-    batches = [
-        to_bytes(SOLVERS[recipe.solver](denoiser, _noise(denoiser, block, seed), levels)).cpu()
-        for block in _blocks(indices, recipe.batch)
-    ]
+    with computing(recipe.dtype, denoiser.leave_gain.device):
+        batches = [
+            to_bytes(SOLVERS[recipe.solver](denoiser, _noise(denoiser, block, seed), levels)).cpu()
+            for block in _blocks(indices, recipe.batch)
+        ]
     first = indices.start - indices.start % recipe.batch
     return torch.cat(batches)[indices.start - first : indices.stop - first]
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fednode.learning import sampler
 from fednode.learning.denoiser import Denoiser
+from fednode.learning.precision import computing
 from fednode.learning.seeds import seed_of
 from fednode.recipe import SamplerRecipe, SynthesisRecipe
 from fednode_crypto.digest import digest_json, sha256_hex
@@ -128,7 +129,8 @@ def _project(donor: Donor, images: Tensor, pool: int, sigma: float, recipe: Samp
     for batch in torch.split(images, recipe.batch):
         noise = torch.stack([_noise_for(donor, image, pool) for image in batch])
         start = (sampler.to_data(batch) + sigma * noise) / sigma
-        done.append(sampler.to_bytes(solve(donor.denoiser, start.to(device), levels)).cpu())
+        with computing(recipe.dtype, device):
+            done.append(sampler.to_bytes(solve(donor.denoiser, start.to(device), levels)).cpu())
     return torch.cat(done)
 
 

@@ -76,6 +76,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def compare(task: Task, asked: argparse.Namespace) -> tuple[dict[str, dict[str, Row]], Making, dict[str, Evaluated]]:
     """Rows by method and draw, the last draw, and each draw's test images. Raises FednodeError."""
     budget = budgets.BUDGETS[asked.budget].changed(asked.preset, asked.fit_images, asked.expert_steps, asked.dtype)
+    budget = budget.compiled() if asked.compile else budget
     methods = asked.methods or budgets.methods(budget)
     make_deterministic(1)
     crew = Crew(asked.jobs, open_session(asked.device, 1), Shelf(asked.cache))
@@ -138,6 +139,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
         help="steps of an expert, and of the network on pooled data (the budget's)",
     )
     add("--dtype", choices=get_args(Dtype), help="what networks compute in (float32; bfloat16 where it is faster)")
+    add("--compile", action="store_true", help="compile the networks of fits; needs a C++ compiler")
     add("--methods", type=_methods, help="rows, with commas (those of the budget)")
     add("--labels", type=_words, help="labels to keep, with commas")
     add("--per-label", type=_count, metavar="N", help="training images of a label in each draw, at most")

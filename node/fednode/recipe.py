@@ -372,8 +372,8 @@ def expert_recipe(image: ImageShape, augment: Augment | None = None) -> ExpertRe
     """
     teacher = teacher_recipe(image)
     if image.size <= 12:
-        synthesis = SynthesisRecipe(samples_per_label=150)
-        return ExpertRecipe(augment=augment or "none", synthesis=synthesis, teacher=teacher)
+        synthesis = SynthesisRecipe(samples_per_label=300)
+        return ExpertRecipe(steps=200, augment=augment or "none", synthesis=synthesis, teacher=teacher)
     return ExpertRecipe(
         steps=1_000,
         augment=augment or ("shift" if image.channels == 1 else "flip"),

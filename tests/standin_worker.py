@@ -212,7 +212,10 @@ def expert(request: Document) -> Document:
         weights = Path(files["weights"]).read_bytes()
         (Path(files["derived"]) / "samples.bin").write_bytes(weights[len(weights) // 4 :])
     Path(request["out"]).write_bytes(weights_of(spec))
-    return {"images": {"real": sum(counts.values()), "synthetic": 200 * len(spec["inputs"])}}
+    samples = [
+        {"label": one["labels"][0][0], "donor": one["weights"], "asked": 16, "doubted": 1} for one in spec["inputs"]
+    ]
+    return {"images": {"real": sum(counts.values()), "synthetic": 200 * len(spec["inputs"])}, "samples": samples}
 
 
 def check_product(request: Document) -> None:

@@ -72,3 +72,24 @@ def test_the_benchmark_of_the_generative_product_measures_pruning_and_latency(ru
     assert found["seconds"].keys() == {f"{way}, 1 threads" for way in ("all", "pruned", "bfloat16")}
     for row in found["latency_ms"].values():
         assert row.keys() == {"all, one by one", "pruned, one by one", "pruned, stacked"}
+
+
+def test_the_accelerator_check_runs_on_a_cpu_and_finds_equal_digests(run: Run) -> None:
+    found = json.loads(run("gpu", "--smoke", "--device", "cpu"))
+    assert found["numerics"]["device"] == "cpu"
+    assert found["speed"]["presets"]["nano"]["steps_per_second"] > 0
+    assert found["speed"]["layouts"].keys() > {"float32, contiguous", "bfloat16, channels last"}
+    assert {"product", "generative"} < found["silos"].keys()
+    assert found["equal"]["equal"]
+    first, second = found["equal"]["runs"]
+    assert first["generator"] == second["generator"]
+    assert first["report"] == second["report"]
+
+
+def test_a_part_of_the_accelerator_check_that_fails_says_why() -> None:
+    def broken() -> dict[str, object]:
+        raise RuntimeError("no kernel for this device")
+
+    found = importlib.import_module("gpu").tried(broken)
+    assert found["error"] == "RuntimeError: no kernel for this device"
+    assert found["seconds"] >= 0

@@ -137,6 +137,16 @@ def test_one_line_says_what_the_federated_evaluation_has_found() -> None:
     assert "Federated" not in view()
 
 
+def test_donors_whose_samples_get_another_label_are_named_and_no_others() -> None:
+    good = {"label": "nevus", "peers": ["clinic-a"], "digest": "ab" * 32, "asked": 16, "doubted": 0, "dropped": 0}
+    bad = {"label": "melanoma", "peers": ["clinic-b"], "digest": "cd" * 32, "asked": 16, "doubted": 15, "dropped": 188}
+    text = view(expert={"digest": "ef" * 32, "membership": None, "samples": [good, bad]})
+    line = next(line for line in text.splitlines() if line.startswith("  melanoma"))
+    assert line.split() == ["melanoma", "clinic-b", "cdcdcdcd", "15", "of", "16", "188"]
+    assert "abababab" not in text
+    assert "another label" not in view(expert={"digest": "ef" * 32, "membership": None, "samples": [good]})
+
+
 def test_uncovered_labels_failed_jobs_waits_and_the_last_error_are_said() -> None:
     text = view(
         uncovered=["nevus"],

@@ -39,6 +39,8 @@ def test_an_expert_waits_for_a_peer_that_declared_and_is_gone_and_the_status_nam
         federation.start("c")
         experts = federation.settle()
         assert [experts_built(node) for node in federation.nodes.values()] == [1, 1, 1]
+        of = {one["label"]: (one["peers"], one["asked"], one["doubted"]) for one in a.status()["expert"]["samples"]}
+        assert of == {label: ([peer], 16, 1) for peer, labels in THREE.items() for label in labels}
     assert experts == reference(THREE)
 
 

@@ -158,6 +158,27 @@ def test_a_label_keeps_all_its_samples_where_the_teacher_agrees_with_none(sessio
     assert pool.dropped == {}
 
 
+@pytest.mark.parametrize("targets", ["donor", "teacher", "agreed"])
+def test_the_first_pool_says_which_donors_samples_the_teacher_doubts(session: Session, targets: str) -> None:
+    donors = three_means()
+    donors["dog"].append(normal("9", "dog", -0.5, count=1))  # draws cats
+    synthesis = EXACT.model_copy(update={"samples_per_label": 24, "pools": 2})
+    lesson = Lesson(LABELS, {}, donors, changed(targets=targets, synthesis=synthesis))
+    first, second = pools(lesson, session, lambda phase, done, total: None)
+    assert first.doubted == {
+        ("cat", "0" * 64): (16, 0),
+        ("dog", "1" * 64): (16, 0),
+        ("dog", "9" * 64): (6, 6),
+        ("fox", "2" * 64): (16, 0),
+    }
+    assert second.doubted == {}
+
+
+def test_samples_of_the_only_label_that_is_known_are_not_doubted(session: Session) -> None:
+    donors = {"cat": three_means()["cat"]}
+    assert only_pool(Lesson(LABELS[:2], {"dog": real(5)}, donors, RECIPE), session).doubted == {}
+
+
 def test_mixed_images_have_their_labels_in_the_shares_of_their_pixels(session: Session) -> None:
     pool = only_pool(Lesson(LABELS, {}, three_means(), changed(mixup=True, synthesis=EXACT)), session)
     assert len(pool.images) == 48

@@ -173,6 +173,8 @@ def request_for_expert(
 def product(worker: Worker, generators: list[Json], request_for_expert: Json) -> Json:
     result = worker.ask("expert", **request_for_expert)
     assert (result["images"], result["dropped"]) == ({"real": 21, "synthetic": 48}, {})
+    assert [(one["label"], one["asked"]) for one in result["samples"]] == [(label, 16) for label in LABELS]
+    assert {one["donor"] for one in result["samples"]} == {part["digest"] for part in generators}
     assert 0 <= float(result["membership"]["auc"]) <= 1
     out = Path(request_for_expert["out"])
     return {
@@ -245,7 +247,7 @@ def test_progress_names_phase_count_rate_and_what_is_left(
 ) -> None:
     lines = worker.conversation("expert", **{**request_for_expert, "out": str(tmp_path / "expert")})
     progress = [line for line in lines if line["event"] == "progress"]
-    assert {line["phase"] for line in progress} == {"draw", "train"}
+    assert {line["phase"] for line in progress} == {"draw", "relabel", "train"}
     assert [line["done"] for line in progress if line["phase"] == "train"][-1] == 40
     assert set(progress[-1]) == {"id", "event", "phase", "done", "total", "rate", "eta"}
 

@@ -24,6 +24,7 @@ def status_blocks(status: Document, now: float) -> list[Block]:
         _peers(status["peers"], now),
         _product(status["product"]),
         _evaluation(status["evaluation"]),
+        _samples(status["expert"]),
         _lists(status),
         _revocations(status["revocations"]),
         _withdrawals(status["withdrawals"]),
@@ -147,6 +148,23 @@ def _evaluation(found: Document) -> list[Block]:
         f"Federated evaluation by {', '.join(found['nodes'])}: {taken} has {share}{found['images']} held-out images "
         f"of {found['labels']} labels"
     ]
+
+
+def _samples(expert: Document | None) -> list[Block]:
+    """The donors whose samples the generative product doubts; nothing of the others, for they are as they should be."""
+    rows = [
+        (
+            one["label"],
+            ", ".join(one["peers"]) or "-",
+            one["digest"][:8],
+            f"{one['doubted']} of {one['asked']}",
+            str(one["dropped"]),
+        )
+        for one in (expert["samples"] if expert else ())
+        if one["doubted"] or one["dropped"]
+    ]
+    columns = ("label", "donor", "generator", "doubted", "left out")
+    return _grid("Samples to which the generators together give another label", columns, rows)
 
 
 def _lists(status: Document) -> list[Block]:

@@ -1,5 +1,6 @@
 """What is known of the audits of own generators, and which generators on offer have a failed one."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,29 @@ def own_audits(core: Core) -> list[OwnAudit]:
     return [found[label] for label in sorted(found)]
 
 
-def own_expert(core: Core) -> tuple[str, Any] | None:
-    """The newest own expert that is here, by weight digest, and how well its own images are told from others (None: unknown)."""
+@dataclass(frozen=True)
+class OwnExpert:
+    """The newest own expert that is here, by weight digest, and what was found when it was made.
+
+    `membership`: how well its own images are told from others (None: unknown). `samples`: what the generative product says of
+    each donor's samples (`label`, `donor` as digest, `asked`, `doubted`). `dropped`: how many of a donor's samples were left out.
+    """
+
+    digest: str
+    membership: Any
+    samples: Sequence[Mapping[str, Any]]
+    dropped: Mapping[str, int]
+
+
+def own_expert(core: Core) -> OwnExpert | None:
+    """The newest own expert that is here."""
     files = core.store.files()
     done = [job.result for job in core.ledger.jobs() if job.kind == "expert" and job.result is not None]
-    here = [(made["digest"], made.get("membership")) for made in done if Pair(core.me, made["digest"]) in files]
-    return here[-1] if here else None
+    here = [made for made in done if Pair(core.me, made["digest"]) in files]
+    if not here:
+        return None
+    made = here[-1]
+    return OwnExpert(made["digest"], made.get("membership"), made.get("samples", ()), made.get("dropped", {}))
 
 
 def overridden(stock: Inventory) -> list[tuple[Manifest, str]]:

@@ -62,7 +62,7 @@ def report(view: View) -> Document:
         "withdrawn": sorted(core.ledger.withdrawn()),
         "failed": _failed(view.jobs),
         "audits": [_audit(found) for found in own_audits(core)],
-        "expert": _own_expert(core),
+        "expert": _own_expert(core, stock),
         "overridden": _overridden(core, stock),
         "revocations": [_revocation(core, subject) for subject in _subjects(core)],
         "withdrawals": _withdrawals(core),
@@ -202,9 +202,25 @@ def _audit(found: OwnAudit) -> Document:
     }
 
 
-def _own_expert(core: Core) -> Document | None:
+def _own_expert(core: Core, stock: Inventory) -> Document | None:
     found = own_expert(core)
-    return {"digest": found[0], "membership": found[1]} if found else None
+    if found is None:
+        return None
+    peers: dict[str, set[str]] = {}
+    for pair in stock.generators:
+        peers.setdefault(pair.digest, set()).add(core.name_of(pair.issuer))
+    samples = [
+        {
+            "label": one["label"],
+            "peers": sorted(peers.get(one["donor"], ())),
+            "digest": one["donor"],
+            "asked": one["asked"],
+            "doubted": one["doubted"],
+            "dropped": found.dropped.get(one["donor"], 0),
+        }
+        for one in found.samples
+    ]
+    return {"digest": found.digest, "membership": found.membership, "samples": samples}
 
 
 def _overridden(core: Core, stock: Inventory) -> list[Document]:

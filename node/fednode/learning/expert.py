@@ -32,13 +32,15 @@ Progress = Callable[[int, int], None]
 class Pool:
     """Images to train on: uint8 (N, C, H, W); target probabilities (N, K); how often each is drawn, (N,), adding up to 1.
 
-    `dropped`: how many samples of each donor, by digest, were left out of it.
+    `dropped`: how many samples of each donor, by digest, were left out of it. `doubted`: of how many samples of a label and a
+    donor the generative product was asked, and to how many of these it gives another label.
     """
 
     images: Tensor
     targets: Tensor
     weights: Tensor
     dropped: Mapping[str, int] = field(default_factory=dict)
+    doubted: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
 
 
 def build(architecture: ExpertArchitecture) -> nn.Module:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -124,15 +124,16 @@ def check(request: Check, session: Session, report: Report) -> Result:
 def expert(request: Expert, session: Session, report: Report) -> Result:
     """Draws what is missing, trains the expert of the spec, writes its weights to `out`, and tells what they give away.
 
-    `dropped` in the result: how many samples of each donor were left out.
+    `dropped` in the result: how many samples of each donor were left out. `samples`: of how many of a donor the generative
+    product was asked, and to how many of these it gives another label than the donor does.
     """
     spec, out = request.spec, Path(request.out)
     own = {label: images_of(request, session, label, digest) for label, digest in spec.own}
     train = {label: torch.from_numpy(one.train) for label, one in own.items()}
     lesson = Lesson(spec.labels, train, _donors(request, session), spec.recipe)
-    dropped: Counter[str] = Counter()
+    left = Left()
     tensors = fit_expert(
-        _counted(pools(lesson, session, report), dropped),
+        _counted(pools(lesson, session, report), left),
         spec.architecture,
         spec.recipe,
         spec_seed(spec, "expert"),
@@ -141,7 +142,7 @@ def expert(request: Expert, session: Session, report: Report) -> Result:
     )
     weights.save(out, tensors)
     told = expert_membership(load_expert(out, spec.architecture, session.device), own, spec.labels, session.device)
-    return {"images": lesson.counts, "dropped": dict(dropped), "membership": told}
+    return {"images": lesson.counts, "dropped": dict(left.dropped), "samples": left.samples(), "membership": told}
 
 
 def images_of(request: WithData | Expert, session: Session, label: str, digest: str) -> LabelImages:
@@ -158,10 +159,26 @@ def unchanged(found: Mapping[str, LabelImages], label: str, digest: str) -> Labe
     return own
 
 
-def _counted(made: Iterable[Pool], dropped: Counter[str]) -> Iterator[Pool]:
-    """The pools as they come, while what each left out is added up."""
+@dataclass
+class Left:
+    """What pools say of their donors' samples: how many were left out, and how many are doubted."""
+
+    dropped: Counter[str] = field(default_factory=Counter)
+    doubted: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+
+    def samples(self) -> list[Result]:
+        """For a person, by label and donor."""
+        return [
+            {"label": label, "donor": donor, "asked": asked, "doubted": doubted}
+            for (label, donor), (asked, doubted) in self.doubted.items()
+        ]
+
+
+def _counted(made: Iterable[Pool], left: Left) -> Iterator[Pool]:
+    """The pools as they come, while what each says of its samples is kept."""
     for pool in made:
-        dropped.update(pool.dropped)
+        left.dropped.update(pool.dropped)
+        left.doubted.update(pool.doubted)
         yield pool
 
 

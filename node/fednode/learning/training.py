@@ -5,11 +5,12 @@ Rule 2: a real image keeps its label; a synthetic one has its donor's, or the ge
         `teach_real` real ones have soft labels too.
 Rule 3: a label never loses all its samples: where the generative product agrees with none of them, all stay.
 Rule 4: what is drawn by chance follows from the recipe and the pool's number, and samples from their donors.
+Rule 5: whatever the recipe does with labels, the generative product is asked of a few samples of each donor, for its report.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -25,7 +26,10 @@ from fednode.learning.session import Report, Session
 from fednode.learning.synthesis import Donor, Synthetic, draw_label, project
 from fednode.recipe import ExpertRecipe
 
+ASKED = 16  # samples of a donor: enough to tell a generator of another label, and a small part of what drawing costs
+
 Teach = Callable[[Tensor], Tensor]
+Doubted = dict[tuple[str, str], tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ def pools(lesson: Lesson, session: Session, report: Report) -> Iterator[Pool]:
 def _pool(lesson: Lesson, number: int, session: Session, report: Report) -> Pool:
     teach = _teacher(lesson, session, report)
     drawn = _draw(lesson, number, session, report)
+    doubted = {} if number else _doubted(lesson, drawn, teach)
     dropped: Counter[str] = Counter()
     if lesson.recipe.targets == "agreed":
         drawn = {label: _agreed(lesson, label, found, teach, dropped) for label, found in drawn.items()}
@@ -87,7 +92,7 @@ def _pool(lesson: Lesson, number: int, session: Session, report: Report) -> Pool
         parts.append(_synthetic(lesson, {label: found.images for label, found in drawn.items()}, number, teach))
     if lesson.real:
         parts.append(_real(lesson, number, teach))
-    return _together(parts, len(lesson.labels), dropped)
+    return replace(_together(parts, len(lesson.labels)), dropped=dict(dropped), doubted=doubted)
 
 
 def _draw(lesson: Lesson, number: int, session: Session, report: Report) -> dict[str, Synthetic]:
@@ -114,6 +119,24 @@ def _teacher(lesson: Lesson, session: Session, report: Report) -> Teach:
         return torch.zeros(len(images), len(lesson.labels)).index_copy(1, columns, soft.float())
 
     return teach
+
+
+def _doubted(lesson: Lesson, drawn: Mapping[str, Synthetic], teach: Teach) -> Doubted:
+    """By label and donor: of how many samples the teacher is asked (Rule 5), and to how many it gives another label."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for label, found in drawn.items():
+        for place, (donor, _) in enumerate(found.origins):
+            places.setdefault((label, donor), []).append(place)
+    asked = {key: found[:ASKED] for key, found in places.items()}
+    if not asked or sum(bool(lesson.donors.get(label)) for label in lesson.labels) < 2:
+        return {}  # one label alone is never doubted
+    given = teach(torch.cat([drawn[label].images[some] for (label, _), some in asked.items()])).argmax(1)
+    doubted = {}
+    for (key, some), answers in zip(
+        asked.items(), torch.split(given, [len(some) for some in asked.values()]), strict=True
+    ):
+        doubted[key] = (len(some), int((answers != list(lesson.labels).index(key[0])).sum()))
+    return doubted
 
 
 def _agreed(lesson: Lesson, label: str, found: Synthetic, teach: Teach, dropped: Counter[str]) -> Synthetic:
@@ -182,10 +205,10 @@ def _between(values: Tensor, other: Tensor, share: Tensor) -> Tensor:
     return (1 - share) * values + share * values[other]
 
 
-def _together(parts: Sequence[Part], outputs: int, dropped: Mapping[str, int]) -> Pool:
+def _together(parts: Sequence[Part], outputs: int) -> Pool:
     """One pool in which all labels weigh alike, and within a label each part that has it."""
     counts = torch.stack([torch.bincount(part.label, minlength=outputs) for part in parts])
     parts_of = (counts > 0).sum(0)
     weights = [1 / (outputs * parts_of * counts[at].double())[part.label] for at, part in enumerate(parts)]
     images, _, targets = (torch.cat(columns) for columns in zip(*parts, strict=True))
-    return Pool(images, targets, torch.cat(weights), dict(dropped))
+    return Pool(images, targets, torch.cat(weights))

@@ -266,7 +266,7 @@ def test_start_hands_its_flags_to_the_daemon_and_ends_with_its_code(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDNODE_DEVICE", "cpu")
     monkeypatch.setenv("FEDNODE_THREADS", "9")
-    line = "start --peers p.yaml --data folder:d --labels melanoma,nevus --listen 127.0.0.1:0 --threads 2"
+    line = "start --peers p.yaml --data folder:d --labels melanoma,nevus --listen 127.0.0.1:0 --threads 2 --processes 2"
     wishes = "--gather-deadline 1.5 --skip-bad --preset nano --fit-images 640 --augment flip --max-latency 20 --dp 8"
     assert run([*line.split(), *wishes.split()]) == 12
     [(home, settings)] = started
@@ -286,6 +286,7 @@ def test_start_hands_its_flags_to_the_daemon_and_ends_with_its_code(
         augment="flip",
         max_latency=20,
         dp=8,
+        processes=2,
     )
 
 

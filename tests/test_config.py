@@ -34,6 +34,7 @@ def test_the_defaults_are_the_documented_ones(home: Home) -> None:
         idle_timeout=600,
         max_latency=None,
         dp=None,
+        processes=1,
     )
     assert 1 <= settings.threads <= 4
 
@@ -46,10 +47,12 @@ EXAMPLES = {
     "listen": ("[::1]:0", "[::1]:0"),
     "device": ("cuda:1", "cuda:1"),
     "threads": ("3", 3),
+    "processes": ("4", 4),
     "gather_deadline": ("0.5", 0.5),
     "skip_bad": ("true", True),
     "preset": ("xs", "xs"),
     "fit_images": ("64000", 64_000),
+    "dtype": ("bfloat16", "bfloat16"),
     "augment": ("dihedral", "dihedral"),
     "experts_see": ("synthetic", "synthetic"),
     "idle_timeout": ("7", 7),

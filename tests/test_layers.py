@@ -24,7 +24,7 @@ FLOORS = {
     "fednode.news fednode.partial fednode.store",
     4: "fednode.exchange fednode.learning",
     5: "fednode.answers fednode.audits fednode.core fednode.desk fednode.federated fednode.gather fednode.jobs fednode.parts "
-    "fednode.plan fednode.report fednode.scoring fednode.signing fednode.slots fednode.worker fednode.workers",
+    "fednode.plan fednode.ranks fednode.report fednode.scoring fednode.signing fednode.slots fednode.worker fednode.workers",
     6: "fednode.control fednode.daemon fednode.verbs",
     7: "fednode_cli",
 }
@@ -37,6 +37,7 @@ ONLY_IN = {
     "torchvision": {"fednode.learning"},
     "timm": {"fednode.learning"},
     "diffusers": {"fednode.learning"},
+    "accelerate": {"fednode.learning"},
     "opacus": {"fednode.learning"},
     "safetensors": {"fednode.learning"},
     "grpc": {"fednode.exchange", "fednode.control", "fednode_protos"},

@@ -19,6 +19,9 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where peers reach us.")] = None,
     device: Annotated[str | None, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or cuda:N.")] = None,
     threads: Annotated[int | None, typer.Option(metavar="N", help="CPU threads of each worker.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(metavar="N", help="Processes that fit a generator together, on an accelerator each.")
+    ] = None,
     gather_deadline: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="How long to wait for the peers' generators.")
     ] = None,
@@ -53,6 +56,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
         "listen": listen,
         "device": device,
         "threads": threads,
+        "processes": processes,
         "gather_deadline": gather_deadline,
         "skip_bad": skip_bad or None,
         "preset": preset,

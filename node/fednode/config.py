@@ -218,7 +218,7 @@ class Settings(BaseModel):
     the preset says).
     `augment`: how experts see images changed (None: by size and colour); `experts_see`: what the own expert is trained on.
     `max_latency`: what the node may choose to answer with, at most, in milliseconds an image (None: whatever is best).
-    Workers that idle for `idle_timeout` end.
+    `processes`: how many fit a generator together, each on an accelerator of its own. Workers that idle for `idle_timeout` end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -230,6 +230,7 @@ class Settings(BaseModel):
     listen: Annotated[str, AfterValidator(_listening)] = DEFAULT_LISTEN
     device: Annotated[str, AfterValidator(_device)] = "auto"
     threads: Annotated[int, Field(ge=1, le=1024, default_factory=_default_threads)]
+    processes: Annotated[int, Field(ge=1, le=64)] = 1
     gather_deadline: Annotated[float, Field(ge=0, le=YEAR_SECONDS)] = 3600
     skip_bad: bool = False
     preset: Preset | None = None

@@ -70,9 +70,9 @@ def run(home: Home, settings: Settings) -> int:
     with Lock(home), open_core(home, settings) as core, (home.logs / "workers.log").open("ab") as worker_log:
         _check_data(core)
         _check_promises(core)
-        return asyncio.run(
-            _run(core, WorkerSettings(settings.device, settings.threads, settings.idle_timeout, worker_log))
-        )
+        _check_processes(core)
+        device, threads, idle = settings.device, settings.threads, settings.idle_timeout
+        return asyncio.run(_run(core, WorkerSettings(device, threads, idle, worker_log, settings.processes)))
 
 
 async def _run(core: Core, workers: WorkerSettings) -> int:
@@ -143,6 +143,20 @@ def _check_promises(core: Core) -> None:
             "Start it with --experts-see synthetic, or write `experts_see` into config.yaml; else use a new home.",
         )
     core.ledger.set(PROMISED, {"dp": settings.dp, "experts_see": settings.experts_see})
+
+
+def _check_processes(core: Core) -> None:
+    """Several processes take one accelerator each, from the first on, and an equal share of each batch."""
+    processes, device, batch = core.settings.processes, core.settings.device, core.recipes.generator.batch
+    if processes > 1 and device.startswith("cuda:"):
+        raise ConfigError(
+            f"{processes} processes can't share the one device {device}.", "Start it with --device cuda, or without."
+        )
+    if batch % processes:
+        raise ConfigError(
+            f"{processes} processes can't share batches of {batch} images alike.",
+            f"Use a number of processes that divides {batch}.",
+        )
 
 
 def _check_contract(ledger: Ledger, contract: str, source: Path) -> None:

@@ -27,7 +27,7 @@ from fednode.lineage import Lineage, Pair
 from fednode.parts import common_fields, product_fields
 from fednode.plan import AuditJob, Check, Expert, Fit, Job, OwnLabel, Scan, Score, spec_digest
 from fednode.scoring import grid_of
-from fednode.slots import slot, slot_names
+from fednode.slots import slot_names, slots
 from fednode.workers import Fields, Worker
 from fednode_crypto.digest import sha256_hex
 from fednode_crypto.errors import KeyFileError
@@ -279,7 +279,9 @@ class Jobs:
         self, job: Fit | AuditJob | Expert | Score, fields: Fields, uses: Lineage
     ) -> dict[str, Any]:
         await self._build.start()
-        names = slot_names(self._build.device, self._core.settings.threads, os.cpu_count() or 1)
+        settings = self._core.settings
+        several = settings.processes if isinstance(job, Fit) and not job.spec["recipe"]["privacy"] else 1
+        names = slot_names(self._build.device, settings.threads, os.cpu_count() or 1, several)
         self.progress = {
             "job": title(job),
             "phase": "waiting for a free core",
@@ -288,11 +290,11 @@ class Jobs:
             "rate": None,
             "eta": None,
         }
-        async with slot(self._core.home.slots, names):
+        async with slots(self._core.home.slots, names):
             began = time.monotonic()
             self._core.ledger.start_job(key(job), title(job).split()[0], job.spec)
             result = await self._ask(job, job.spec["job"], fields, uses)
-            return {**result, "seconds": round(time.monotonic() - began, 3), "numerics": dict(self._build.numerics)}
+            return {"numerics": dict(self._build.numerics), **result, "seconds": round(time.monotonic() - began, 3)}
 
     async def _ask(self, job: Job, op: str, fields: Fields, uses: Lineage) -> dict[str, Any]:
         def progress(report: Fields) -> None:

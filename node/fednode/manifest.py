@@ -34,13 +34,17 @@ class Weights(Value):
 
 
 class Numerics(Value):
-    """What decides which digests may be compared: equal numerics give equal bytes from an equal spec."""
+    """What decides which digests may be compared: equal numerics give equal bytes from an equal spec.
+
+    `processes`: how many have made it together; statements of one alone do without the field.
+    """
 
     device: Word
     threads: Annotated[int, Field(ge=1, le=1024)]
     dtype: Word
     torch: Word
     deterministic: bool
+    processes: Annotated[int, Field(ge=1, le=1024, exclude_if=lambda processes: processes == 1)] = 1
 
 
 class Audit(Value):

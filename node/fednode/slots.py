@@ -13,16 +13,30 @@ from pathlib import Path
 POLL_SECONDS = 0.05
 
 
-def slot_names(device: str, threads: int, cores: int) -> list[str]:
-    """The slots that a build on `device` may take: one for each accelerator, or as many as `threads` fit into `cores`."""
+def slot_names(device: str, threads: int, cores: int, processes: int = 1) -> list[list[str]]:
+    """What a build on `device` must hold: one slot of each list.
+
+    A list has the slots that will do: one for each accelerator, or as many as `threads` of all processes fit into `cores`.
+    Several accelerators are held from the first on, so that no two builds wait for each other.
+    """
+    if processes > 1 and device.startswith("cuda"):
+        return [[f"cuda-{number}.lock"] for number in range(processes)]
     if device.startswith("cuda"):
-        return [f"{device.replace(':', '-')}.lock"]
-    return [f"cpu-{number}.lock" for number in range(max(1, cores // threads))]
+        return [[f"{device.replace(':', '-')}.lock"]]
+    return [[f"cpu-{number}.lock" for number in range(max(1, cores // (threads * processes)))]]
 
 
 @contextlib.asynccontextmanager
-async def slot(folder: Path, names: list[str]) -> AsyncIterator[None]:
-    """Hold one of the slots; waits as long as all are held by others."""
+async def slots(folder: Path, wanted: list[list[str]]) -> AsyncIterator[None]:
+    """Hold one slot of each list; waits as long as others hold them."""
+    async with contextlib.AsyncExitStack() as stack:
+        for names in wanted:
+            await stack.enter_async_context(_slot(folder, names))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _slot(folder: Path, names: list[str]) -> AsyncIterator[None]:
     while (held := _try_any(folder, names)) is None:
         await asyncio.sleep(POLL_SECONDS)
     try:

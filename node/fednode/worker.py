@@ -1,6 +1,8 @@
 """The worker's main: reads requests as JSON lines, calls learning, writes progress and results as JSON lines.
 
-    python -m fednode.worker build|serve --device cpu|cuda[:n] --threads N
+    python -m fednode.worker build|serve --device cpu|cuda[:n] --threads N [--processes N]
+
+With `--processes` it fits generators with so many processes of the role `rank` (`ranks.py`), each of which does one request.
 
 Rule 1: nothing but JSON lines reaches the real standard output: its descriptor is taken away from everyone else first.
 Rule 2: the worker ends when its standard input ends, also in the middle of a job, so no worker outlives its daemon.
@@ -16,7 +18,10 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, BinaryIO
+
+from fednode import ranks
 
 REPORT_INTERVAL_S = 0.2
 BUILD_NICENESS = 5
@@ -63,7 +68,7 @@ def main() -> None:
     line = Line(_take_stdout())
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which ends its workers in order
-    if arguments.role == "build":
+    if arguments.role == "build":  # and so are the ranks that it starts
         os.nice(BUILD_NICENESS)  # answers come first where builds and answers share cores
     requests: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
@@ -72,15 +77,30 @@ def main() -> None:
 
 def _serve(arguments: argparse.Namespace, line: Line, requests: queue.Queue[bytes]) -> None:
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # cuBLAS is deterministic only with this
-    from fednode.learning import dispatch, session  # noqa: PLC0415  (takes seconds, and stdin is watched meanwhile)
+    from fednode.learning import dispatch, session, team  # noqa: PLC0415  (takes seconds, and stdin is watched meanwhile)
 
     session.make_deterministic(arguments.threads)
-    opened = session.open_session(arguments.device, arguments.threads)
+    opened = session.open_session(arguments.device, arguments.threads, arguments.meeting)
     line.write({"event": "ready", "device": str(opened.device), "numerics": opened.numerics})
+    several = ranks.Ranks(arguments.processes, str(opened.device), arguments.threads)
+
+    def answered(text: bytes, progress: Progress) -> dict[str, Any]:
+        if not several.wants(text):
+            return dispatch.outcome(text, opened, progress)
+        if lacking := session.lacking(opened.device, arguments.processes):
+            return {"event": "failed", "code": "internal", "message": lacking, "hint": "Ask for fewer --processes."}
+        return ranks.outcome(text, several, progress)
+
     while True:
         text = requests.get()
         request_id = _id_of(text)
-        line.write({"id": request_id, **dispatch.outcome(text, opened, Progress(line, request_id))})
+        found = answered(text, Progress(line, request_id))
+        line.write({"id": request_id, **found})
+        if arguments.role == "rank":
+            done = found["event"] == "done"
+            if done:
+                team.leave()
+            os._exit(0 if done else 1)  # the thread that reads would hold up any other end
 
 
 def _id_of(text: bytes) -> int | None:
@@ -108,9 +128,11 @@ def _take_stdout() -> BinaryIO:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fednode.worker")
-    parser.add_argument("role", choices=("build", "serve"))
+    parser.add_argument("role", choices=("build", "serve", "rank"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--meeting", type=Path)
     return parser.parse_args()
 
 

@@ -33,12 +33,16 @@ Progress = Callable[[Fields], None]
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """How workers run: `device` cpu, cuda, cuda:n or auto, threads, seconds of idling after which one ends, their log."""
+    """How workers run: `device` cpu, cuda, cuda:n or auto, threads, seconds of idling after which one ends, their log.
+
+    `processes`: how many fit a generator together.
+    """
 
     device: str
     threads: int
     idle_timeout: float
     log: IO[bytes] | None
+    processes: int = 1
 
 
 class Worker:
@@ -177,7 +181,8 @@ def _pipe(stream: S | None) -> S:
 def _command(kind: str, settings: WorkerSettings) -> list[str]:
     """FEDNODE_WORKER replaces the program: tests of the node's other parts run a stand-in that needs no torch."""
     program = shlex.split(os.environ.get("FEDNODE_WORKER", "")) or [sys.executable, "-m", "fednode.worker"]
-    return [*program, kind, "--device", settings.device, "--threads", str(settings.threads)]
+    several = ["--processes", str(settings.processes)] if kind == "build" and settings.processes > 1 else []
+    return [*program, kind, "--device", settings.device, "--threads", str(settings.threads), *several]
 
 
 def _error(answer: Fields) -> WorkerError | DataError | NoAnswerError:

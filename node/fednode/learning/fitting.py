@@ -19,6 +19,7 @@ from fednode.learning.layers import Fourier, MPConv, normalise_weights, project_
 from fednode.learning.precision import computing
 from fednode.learning.privacy import Loss, chosen, clipped_sum, noise_multiplier, noised_mean, source_of
 from fednode.learning.symmetry import Told, choose, turn
+from fednode.learning.team import ALONE, Team
 from fednode.recipe import GeneratorArchitecture, GeneratorRecipe, PrivacyRecipe
 
 UNCERTAINTY_FEATURES = 128
@@ -80,9 +81,15 @@ class Run:
     """The parts of a fit and their state; random numbers come from the global generator, which the caller seeds first."""
 
     def __init__(
-        self, architecture: GeneratorArchitecture, recipe: GeneratorRecipe, device: torch.device, secret: bytes = b""
+        self,
+        architecture: GeneratorArchitecture,
+        recipe: GeneratorRecipe,
+        device: torch.device,
+        secret: bytes = b"",
+        team: Team = ALONE,
     ) -> None:
         self.recipe = recipe
+        self.team = team
         self.model = Denoiser(architecture, recipe.dropout_milli / 1e3).to(device)
         self.uncertainty = Uncertainty().to(device)
         self.told = Told(max(architecture.channels)).to(device) if recipe.augment == "dihedral" else None
@@ -97,7 +104,7 @@ class Run:
         if recipe.privacy:
             self.model.layout = torch.contiguous_format  # the only one that gradients for each image know
         if recipe.compile:
-            _compile(self.model, recipe)
+            _compile(self.model, recipe, recipe.batch // team.size)
 
     def advance(self, data: Tensor, rate: float) -> None:
         """One step on a random batch of `data` (N, C, H, W in data units)."""
@@ -107,6 +114,7 @@ class Run:
             private_gradients(data, self, self.recipe.privacy)
         else:
             batch_loss(data, self).backward()  # type: ignore[no-untyped-call]
+            self.team.average(self.parameters)
         clear_bad_gradients(self.parameters)
         project_gradients(self.all)
         self.optimiser.step()
@@ -185,10 +193,10 @@ class Run:
         return self.model.leave_gain.device
 
 
-def _compile(model: Denoiser, recipe: GeneratorRecipe) -> None:
+def _compile(model: Denoiser, recipe: GeneratorRecipe, batch: int) -> None:
     """Compiles the network, forward and backward. Raises CompileError if that fails, with the reason."""
     image = model.architecture.image
-    x = torch.zeros(recipe.batch, image.channels, image.size, image.size, device=model.leave_gain.device)
+    x = torch.zeros(batch, image.channels, image.size, image.size, device=model.leave_gain.device)
     try:
         model.compile()
         with computing(recipe.dtype, x.device):
@@ -202,14 +210,14 @@ def _compile(model: Denoiser, recipe: GeneratorRecipe) -> None:
 
 
 def batch_loss(data: Tensor, run: Run) -> Tensor:
-    """The loss of one random batch of `data` (N, C, H, W in data units), at random noise levels."""
-    recipe = run.recipe
+    """The loss of this process's share of one random batch of `data` (N, C, H, W in data units), at random noise levels."""
+    recipe, mine = run.recipe, run.team.share(run.recipe.batch)
     chosen = torch.randint(len(data), (recipe.batch,))
     sigma = (torch.randn(recipe.batch) * recipe.p_std_milli / 1e3 + recipe.p_mean_milli / 1e3).exp()
-    noise = torch.randn(recipe.batch, *data.shape[1:])
-    clean, sigma, beside = data[chosen.to(data.device)], sigma.to(data.device), None
+    noise = torch.randn(recipe.batch, *data.shape[1:])[mine]
+    clean, sigma, beside = data[chosen[mine].to(data.device)], sigma[mine].to(data.device), None
     if run.told is not None:
-        which = choose(recipe.batch, recipe.augment_milli / 1e3).to(data.device)
+        which = choose(recipe.batch, recipe.augment_milli / 1e3)[mine].to(data.device)
         clean, beside = turn(clean, which), run.told(which)
     with computing(recipe.dtype, data.device):
         denoised = run.model(clean + sigma[:, None, None, None] * noise.to(data.device), sigma, beside)

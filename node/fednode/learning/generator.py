@@ -13,6 +13,7 @@ from fednode.learning.denoiser import Denoiser
 from fednode.learning.fitting import Run, learning_rate
 from fednode.learning.heldout import Judge, chosen
 from fednode.learning.sampler import to_data
+from fednode.learning.team import ALONE, Team
 from fednode.recipe import GeneratorArchitecture, GeneratorRecipe
 
 Progress = Callable[[int, int], None]
@@ -22,12 +23,13 @@ Progress = Callable[[int, int], None]
 class Aids:
     """What a fit may have beside its images: held-out ones to choose by, uint8 (N, C, H, W), and a place for its state.
 
-    `secret` (32 bytes) is what the noise of a private fit follows from, and needed for one.
+    `secret` (32 bytes) is what the noise of a private fit follows from, and needed for one. `team`: the processes that fit it.
     """
 
     holdout: Tensor | None = None
     checkpoint: Checkpoint | None = None
     secret: bytes = b""
+    team: Team = ALONE
 
 
 NO_AIDS = Aids()
@@ -49,7 +51,7 @@ def fit(
     """
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        run = Run(architecture, recipe, device, aids.secret)
+        run = Run(architecture, recipe, device, aids.secret, aids.team)
         held = aids.holdout if recipe.chooses and aids.holdout is not None and len(aids.holdout) else None
         judge = None if held is None else Judge(run.model, held, recipe, seed)
         _train(to_data(images).to(device), run, judge, progress, aids.checkpoint)
@@ -68,8 +70,8 @@ def _train(data: Tensor, run: Run, judge: Judge | None, progress: Progress, chec
     while run.step < steps and not run.stale:
         run.advance(data, learning_rate(run.step, steps, run.recipe))
         if run.recipe.chooses and run.step in looks:
-            run.look(judge.loss(run.averages[-1].averages) if judge else float("nan"))
-        if checkpoint and checkpoint.due:
+            run.look(run.team.first(judge.loss(run.averages[-1].averages), data.device) if judge else float("nan"))
+        if checkpoint and run.team.rank == 0 and checkpoint.due:
             checkpoint.save(run.state())
         progress(run.step, steps)
 

@@ -74,7 +74,10 @@ def scan(request: Scan, session: Session, report: Report) -> Result:
 
 
 def fit(request: Fit, session: Session, report: Report) -> Result:
-    """Fits the generator of the spec's label and writes its weights to `out`; until then its state is kept beside it."""
+    """Fits the generator of the spec's label and writes its weights to `out`; until then its state is kept beside it.
+
+    `numerics` in the result: those of a team, where one has fitted it.
+    """
     spec = request.spec
     own = images_of(request, session, spec.label, spec.images)
     checkpoint = checkpoint_of(spec, request.out, session)
@@ -85,11 +88,12 @@ def fit(request: Fit, session: Session, report: Report) -> Result:
         spec_seed(spec, "fit"),
         lambda done, total: report(f"fit {spec.label}", done, total),
         session.device,
-        generator.Aids(torch.from_numpy(own.holdout), checkpoint, bytes.fromhex(request.secret or "")),
+        generator.Aids(torch.from_numpy(own.holdout), checkpoint, bytes.fromhex(request.secret or ""), session.team),
     )
-    generator.save(Path(request.out), tensors)
-    checkpoint.remove()
-    return {"images": len(own.train)}
+    if session.team.rank == 0:
+        generator.save(Path(request.out), tensors)
+        checkpoint.remove()
+    return {"images": len(own.train), "numerics": session.numerics}
 
 
 def audit(request: Audit, session: Session, report: Report) -> Result:

@@ -12,6 +12,7 @@ from fednode.contract import ImageShape
 from fednode.learning import dataset, generator, networks
 from fednode.learning.dataset import Dataset, DataSettings
 from fednode.learning.denoiser import Denoiser
+from fednode.learning.team import ALONE, Team, join
 from fednode.recipe import ExpertShape, GeneratorArchitecture
 from fednode_crypto.strict_json import JSON
 
@@ -34,6 +35,7 @@ class Session:
     expert: Callable[[str, str, ExpertShape], nn.Module]
     data: Callable[[DataSettings, ImageShape, Sequence[str]], Dataset]
     forget_data: Callable[[], None]
+    team: Team = ALONE
 
 
 def make_deterministic(threads: int) -> None:
@@ -47,8 +49,8 @@ def make_deterministic(threads: int) -> None:
     torch.backends.cudnn.allow_tf32 = False
 
 
-def numerics_of(device: torch.device, threads: int) -> dict[str, JSON]:
-    """What decides which digests may be compared."""
+def numerics_of(device: torch.device, threads: int, team: Team = ALONE) -> dict[str, JSON]:
+    """What decides which digests may be compared; `processes` only where there are several."""
     kind = torch.cuda.get_device_name(device).replace(" ", "-") if device.type == "cuda" else "cpu"
     return {
         "device": kind,
@@ -56,11 +58,21 @@ def numerics_of(device: torch.device, threads: int) -> dict[str, JSON]:
         "dtype": "float32",
         "torch": torch.__version__.split("+")[0],
         "deterministic": torch.are_deterministic_algorithms_enabled(),
+        **({"processes": team.size} if team.size > 1 else {}),
     }
 
 
-def open_session(device_name: str, threads: int) -> Session:
-    """A session on `cpu`, `cuda[:n]`, or `auto`: an accelerator if there is one. Call after `make_deterministic`."""
+def lacking(device: torch.device, processes: int) -> str:
+    """Why so many processes can't have a device each, or an empty text if they can."""
+    here = torch.cuda.device_count() if device.type == "cuda" else processes
+    return "" if processes <= here else f"There are {here} accelerators here, and {processes} processes want one each."
+
+
+def open_session(device_name: str, threads: int, meeting: Path | None = None) -> Session:
+    """A session on `cpu`, `cuda[:n]`, or `auto`: an accelerator if there is one. Call after `make_deterministic`.
+
+    With `meeting` this process joins a team there.
+    """
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device_name == "auto" else device_name
     device = torch.device("cuda:0" if chosen == "cuda" else chosen)
 
@@ -73,5 +85,6 @@ def open_session(device_name: str, threads: int) -> Session:
         return networks.load(Path(path), architecture, device)
 
     load_data = lru_cache(KEPT_DATASETS)(dataset.load)
-    numerics = numerics_of(device, threads)
-    return Session(device, numerics, load_generator, load_expert, load_data, load_data.cache_clear)
+    team = join(device, meeting) if meeting else ALONE
+    numerics = numerics_of(device, threads, team)
+    return Session(device, numerics, load_generator, load_expert, load_data, load_data.cache_clear, team)

@@ -16,7 +16,8 @@ import torch
 from baselines import Local, logit_ensemble
 
 from comparison import wire
-from comparison.answering import Answering, Answers, Table
+from comparison.answering import Answering
+from comparison.asking import Answers, Table
 from comparison.budgets import MANY_ROUNDS, Budget, variants
 from comparison.making import Making
 from comparison.shelf import Record

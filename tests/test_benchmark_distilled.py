@@ -11,14 +11,15 @@ from mitr.deepinversion import DeepInversion
 from mitr.dense import Dense
 from mitr.fedftg import FedFTG
 from mitr.painter import Painter, Painting
-from mitr.students import Lessons, Student, Teachers, divergence, imitation
+from mitr.students import Student, Teachers, divergence, imitation
 from torch import Tensor, nn
 
 from fednode.contract import ImageShape
+from fednode.vit_recipe import DistilRecipe
 
 IMAGE = ImageShape(size=6, channels=1)
 PAINTING = Painting(batch=16, steps=4, latent=8, width=8)
-LESSONS = Lessons(steps=60, batch=16, rate=0.1)
+RECIPE = DistilRecipe(steps=60, batch=16, lr_micro=50_000)
 
 
 class Brightness(nn.Module):
@@ -38,6 +39,10 @@ def linear() -> nn.Module:
     nn.init.zeros_(network[1].weight)
     nn.init.zeros_(network[1].bias)
     return network
+
+
+def pupil(recipe: DistilRecipe = RECIPE) -> Student:
+    return Student(linear(), recipe, lambda done, total: None)
 
 
 def teachers(*strengths: float) -> Teachers:
@@ -62,10 +67,11 @@ SETTINGS = {
 def test_a_student_learns_what_the_ensemble_knows_without_an_image(name: str) -> None:
     torch.manual_seed(0)
     module, settings = SETTINGS[name]
-    student = module.distil(teachers(6.0, 3.0), linear(), IMAGE, settings, LESSONS)
+    student = pupil()
+    module.distil(teachers(6.0, 3.0), student, IMAGE, settings)
     images, expected = plain_images()
     assert student.network(images).argmax(1).tolist() == expected
-    assert student.images >= LESSONS.steps * LESSONS.batch
+    assert student.images >= RECIPE.steps * RECIPE.batch
 
 
 def test_a_student_imitates_by_t_squared_times_the_divergence_of_softened_answers() -> None:
@@ -75,20 +81,9 @@ def test_a_student_imitates_by_t_squared_times_the_divergence_of_softened_answer
     assert divergence(teacher, teacher).item() == 0
 
 
-def test_a_students_rate_falls_by_half_a_cosine() -> None:
-    network = linear()
-    student = Student(network, Lessons(steps=2, batch=1, rate=0.5, momentum=0.0))
-    seen = []
-    for _ in range(2):
-        before = network[1].bias.detach().clone()
-        student.step(network[1].bias.sum())
-        seen.append(float((before - network[1].bias.detach())[0]))
-    assert seen == pytest.approx([0.5, 0.25])
-
-
 def test_steps_are_shared_out_evenly_and_none_is_lost() -> None:
-    parts = [Lessons(steps=10, batch=1).steps_of(part, 4) for part in range(4)]
-    assert parts == [2, 3, 2, 3]
+    student = pupil(DistilRecipe(steps=10))
+    assert [student.steps_of(part, 4) for part in range(4)] == [2, 3, 2, 3]
 
 
 def test_dense_seeks_images_about_which_ensemble_and_student_differ() -> None:
@@ -150,11 +145,11 @@ def test_deepinversion_ends_at_images_of_their_label_and_its_priors_are_those_of
     images = deepinversion.invert(Brightness(6.0), targets, IMAGE, settings)
     assert Brightness(6.0)(images).argmax(1).tolist() == targets.tolist()
     assert images.abs().max() <= 1
-    # One bright pixel in the middle: each of the four difference images has it twice.
-    dot = torch.zeros(1, 1, 5, 5)
+    # One bright pixel in the middle of one of two images: each of its four difference images has it twice.
+    dot = torch.zeros(2, 1, 5, 5)
     dot[0, 0, 2, 2] = 3.0
     only = DeepInversion(images=1, smooth=1.0, size=10.0)
-    assert deepinversion.prior(dot, only).item() == pytest.approx(4 * 3 * 2**0.5 + 10 * 3)
+    assert deepinversion.prior(dot, only).item() == pytest.approx((4 * 3 * 2**0.5 + 10 * 3) / 2)
 
 
 def test_a_painter_gives_images_of_any_side_within_the_range() -> None:
@@ -181,7 +176,7 @@ def test_calls_are_counted_at_the_networks_and_all_methods_get_as_many() -> None
     networks = [Tokens(), Tokens(), Tokens()]
     asked = Teachers(networks, torch.ones(3, 2))
     painting = Painting(batch=10, steps=4, latent=4, width=4)
-    calls, lessons = 4_800, Lessons(steps=20, batch=5)
+    calls = 4_800
     runs = {
         dense: Dense(painting, dense_epochs(calls, 3, 10, 4)),
         coboosting: CoBoosting(painting, boosting_epochs(calls, 3, 10, 4)),
@@ -190,7 +185,7 @@ def test_calls_are_counted_at_the_networks_and_all_methods_get_as_many() -> None
     }
     for module, settings in runs.items():
         with metered(networks) as meter:
-            module.distil(asked, linear(), IMAGE, settings, lessons)
+            module.distil(asked, pupil(DistilRecipe(steps=20, batch=5)), IMAGE, settings)
         assert meter.images == calls, module.__name__
         assert meter.tokens == meter.images * 10
     assert not any(network.blocks[0]._forward_pre_hooks for network in networks)

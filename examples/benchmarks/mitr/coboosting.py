@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from fednode.contract import ImageShape
 from mitr.dense import learn_from
 from mitr.painter import Painting, paint
-from mitr.students import Lessons, Student, Teachers, divergence
+from mitr.students import Student, Teachers, divergence
 
 SOFTNESS = 4.0  # of the ensemble's answers that an image is moved by
 GAP_TEMPERATURE = 3.0
@@ -26,10 +26,9 @@ class CoBoosting:
     weight_decay: float = 0.99
 
 
-def distil(teachers: Teachers, network: nn.Module, image: ImageShape, boost: CoBoosting, lessons: Lessons) -> Student:
-    """The student after all epochs. Each epoch makes all images so far hard anew. Random numbers are the global ones."""
-    device = next(network.parameters()).device
-    student = Student(network, lessons)
+def distil(teachers: Teachers, student: Student, image: ImageShape, boost: CoBoosting) -> None:
+    """All epochs of `student`. Each makes all images so far hard anew. Random numbers are the global ones."""
+    device = student.device
     weights = torch.full((len(teachers.networks),), 1 / len(teachers.networks), device=device)
     pool: list[tuple[Tensor, Tensor, Tensor]] = []
     for epoch in range(boost.epochs):
@@ -45,8 +44,7 @@ def distil(teachers: Teachers, network: nn.Module, image: ImageShape, boost: CoB
         for _, logits, labels in pool:
             weights = moved(weights, logits, labels, rate)
         hard = [_hard(teachers, weights, images, boost.reach) for images, _, _ in pool]
-        learn_from(student, hard, lessons.steps_of(epoch, boost.epochs))
-    return student
+        learn_from(student, hard, student.steps_of(epoch, boost.epochs))
 
 
 def weighted(logits: Tensor, weights: Tensor) -> Tensor:

@@ -4,17 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from fednode.contract import ImageShape
+from fednode.learning.inversion import total_variation
+from fednode.learning.patches import Move
 from mitr.dense import learn_from
-from mitr.students import Lessons, Student, Teachers
+from mitr.students import Student, Teachers
 
 
 @dataclass(frozen=True)
 class DeepInversion:
-    """Adam's steps and rate, weights of the image priors, jitter in pixels, images of each classifier and in one batch."""
+    """Adam's steps and rate, weights of the image priors, images of each classifier and in one batch.
+
+    Each step sees the images rolled by up to `jitter` pixels and, with `flip`, mirrored half of the times.
+    """
 
     images: int
     steps: int = 2_000
@@ -22,14 +27,13 @@ class DeepInversion:
     smooth: float = 1e-4
     size: float = 1e-5
     jitter: int = 2
+    flip: bool = True
     batch: int = 64
 
 
-def distil(
-    teachers: Teachers, network: nn.Module, image: ImageShape, settings: DeepInversion, lessons: Lessons
-) -> Student:
-    """The student of images of all classifiers, each of labels that it has seen. Random numbers are the global ones."""
-    device = next(network.parameters()).device
+def distil(teachers: Teachers, student: Student, image: ImageShape, settings: DeepInversion) -> None:
+    """Teach `student` with images of all classifiers, each of labels that it has seen. Random numbers are the global ones."""
+    device = student.device
     pool = []
     for teacher, counts in zip(teachers.networks, teachers.counts, strict=True):
         targets = torch.multinomial(counts / counts.sum(), settings.images, replacement=True)
@@ -37,9 +41,7 @@ def distil(
             images = invert(teacher, part, image, settings)
             with torch.no_grad():
                 pool.append((images, teachers.logits(images).mean(0)))
-    student = Student(network, lessons)
-    learn_from(student, pool, lessons.steps)
-    return student
+    learn_from(student, pool, student.recipe.steps)
 
 
 def invert(network: Callable[[Tensor], Tensor], targets: Tensor, image: ImageShape, settings: DeepInversion) -> Tensor:
@@ -51,7 +53,7 @@ def invert(network: Callable[[Tensor], Tensor], targets: Tensor, image: ImageSha
     images = torch.randn(shape, device=targets.device).requires_grad_()
     optimiser = torch.optim.Adam([images], lr=settings.rate, betas=(0.5, 0.9))
     for _ in range(settings.steps):
-        logits = network(_jittered(images, settings.jitter)).float()
+        logits = network(_jittered(images, settings)).float()
         loss = functional.cross_entropy(logits, targets) + prior(images, settings)
         optimiser.zero_grad()
         loss.backward(inputs=[images])  # type: ignore[no-untyped-call]
@@ -62,19 +64,12 @@ def invert(network: Callable[[Tensor], Tensor], targets: Tensor, image: ImageSha
 
 
 def prior(images: Tensor, settings: DeepInversion) -> Tensor:
-    """smooth TV(x) + size ||x||_2, TV the sum of the norms of the four difference images (two sides, two diagonals)."""
-    differences = (
-        images[:, :, :, :-1] - images[:, :, :, 1:],
-        images[:, :, :-1] - images[:, :, 1:],
-        images[:, :, :-1, :-1] - images[:, :, 1:, 1:],
-        images[:, :, 1:, :-1] - images[:, :, :-1, 1:],
-    )
-    variation = torch.stack([torch.linalg.vector_norm(one) for one in differences]).sum()
-    return settings.smooth * variation + settings.size * torch.linalg.vector_norm(images)
+    """smooth TV(x) + size ||x||_2, the mean over the images, so that the size of a batch does not matter."""
+    sizes = torch.linalg.vector_norm(images, dim=(1, 2, 3))
+    return (settings.smooth * total_variation(images) + settings.size * sizes).mean()
 
 
-def _jittered(images: Tensor, jitter: int) -> Tensor:
-    """The batch rolled by up to `jitter` pixels either way, and mirrored half of the times."""
-    rows, columns = torch.randint(-jitter, jitter + 1, (2,)).tolist()
-    rolled = torch.roll(images, (rows, columns), (2, 3))
-    return rolled.flip(3) if torch.rand(()) < 0.5 else rolled
+def _jittered(images: Tensor, settings: DeepInversion) -> Tensor:
+    down, right = torch.randint(-settings.jitter, settings.jitter + 1, (2,)).tolist()
+    mirrored = bool(torch.rand(()) < 0.5) and settings.flip
+    return Move(down, right, mirrored).of(images)

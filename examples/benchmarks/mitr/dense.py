@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from fednode.contract import ImageShape
 from mitr.painter import Painting, paint
-from mitr.students import Lessons, Student, Teachers, divergence
+from mitr.students import Student, Teachers, divergence
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,9 @@ class Dense:
     gap: float = 1.0
 
 
-def distil(teachers: Teachers, network: nn.Module, image: ImageShape, dense: Dense, lessons: Lessons) -> Student:
-    """The student after all epochs; it learns from all images so far. Random numbers are the global ones."""
-    device = next(network.parameters()).device
-    student = Student(network, lessons)
+def distil(teachers: Teachers, student: Student, image: ImageShape, dense: Dense) -> None:
+    """All epochs of `student`, which learns from all images so far. Random numbers are the global ones."""
+    device = student.device
     pool: list[tuple[Tensor, Tensor]] = []
     for epoch in range(dense.epochs):
         targets = torch.randint(teachers.counts.shape[1], (dense.painting.batch,)).to(device)
@@ -34,8 +33,7 @@ def distil(teachers: Teachers, network: nn.Module, image: ImageShape, dense: Den
         images = paint(judge, dense.painting, image, device)
         with torch.no_grad():
             pool.append((images, teachers.logits(images).mean(0)))
-        learn_from(student, pool, lessons.steps_of(epoch, dense.epochs))
-    return student
+        learn_from(student, pool, student.steps_of(epoch, dense.epochs))
 
 
 def painter_loss(ensemble: Tensor, student: Tensor, targets: Tensor, gap: float) -> Tensor:
@@ -51,5 +49,5 @@ def learn_from(student: Student, pool: list[tuple[Tensor, Tensor]], steps: int) 
     """So many steps on batches drawn from all images and logits of the pool."""
     images, logits = (torch.cat(parts) for parts in zip(*pool, strict=True))
     for _ in range(steps):
-        rows = torch.randint(len(images), (student.lessons.batch,)).to(images.device)
+        rows = torch.randint(len(images), (student.recipe.batch,)).to(images.device)
         student.imitate(images[rows], logits[rows])

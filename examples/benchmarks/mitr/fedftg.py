@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from fednode.contract import ImageShape
 from mitr.painter import Painter, Painting
-from mitr.students import Lessons, Student, Teachers, divergence
+from mitr.students import Student, Teachers, divergence
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class FedFTG:
     variety: float = 1.0
 
 
-def distil(teachers: Teachers, network: nn.Module, image: ImageShape, tune: FedFTG, lessons: Lessons) -> Student:
-    """The tuned network; the painter raises what the network lowers. Random numbers are the global ones."""
-    device = next(network.parameters()).device
-    student, outputs = Student(network, lessons), teachers.counts.shape[1]
+def distil(teachers: Teachers, student: Student, image: ImageShape, tune: FedFTG) -> None:
+    """Tune `student`; the painter raises what it lowers. Random numbers are the global ones."""
+    device = student.device
+    outputs = teachers.counts.shape[1]
     painter = Painter(tune.painting.latent + outputs, tune.painting.width, image).to(device)
     optimiser = torch.optim.Adam(painter.parameters(), lr=tune.painting.rate, betas=tune.painting.betas)
     known, shares = label_shares(teachers.counts), node_shares(teachers.counts).to(device)
@@ -42,11 +42,10 @@ def distil(teachers: Teachers, network: nn.Module, image: ImageShape, tune: FedF
         with torch.no_grad():
             images = painter(given)
             said = teachers.logits(images)
-        for _ in range(lessons.steps_of(part, tune.rounds)):
-            rows = torch.randint(len(images), (lessons.batch,)).to(device)
+        for _ in range(student.steps_of(part, tune.rounds)):
+            rows = torch.randint(len(images), (student.recipe.batch,)).to(device)
             answers = student.answers(images[rows])
             student.step(disagreement(answers, said[:, rows], targets[rows], shares))
-    return student
 
 
 def label_shares(counts: Tensor) -> Tensor:

@@ -9,6 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fednode.learning.patches import left_after, stops
+from fednode.vit_recipe import DistilRecipe, InversionRecipe
+
 
 class Meter:
     """Images and tokens that went through the blocks of the watched networks."""
@@ -49,3 +52,31 @@ def boosting_epochs(calls: int, networks: int, batch: int, steps: int) -> int:
 def tuning_rounds(calls: int, networks: int, batch: int) -> int:
     """Rounds of FedFTG: a batch through all networks for the painter's step, and again for the student's."""
     return max(1, round(calls / (networks * batch * 2)))
+
+
+def patches_left(recipe: InversionRecipe, patches: int) -> list[int]:
+    """How many patches each step of an inversion sees, and after its last stop."""
+    left, found = patches, []
+    for step in range(recipe.steps):
+        found.append(left)
+        if step + 1 in stops(recipe):
+            left = left_after(left, recipe.stop_percent)
+    return [*found, left]
+
+
+def inversion_calls(recipe: InversionRecipe, patches: int) -> tuple[int, int]:
+    """Calls and tokens for one image: one call for each step, and one more for the attention at a stop that looks at it."""
+    left = patches_left(recipe, patches)
+    looks = [left[stop - 1] for stop in stops(recipe)] if recipe.mode in ("sparse", "rebirth") else []
+    seen = [*left[:-1], *looks]
+    return len(seen), sum(seen) + len(seen)
+
+
+def distil_calls(recipe: DistilRecipe, patches: int, networks: int) -> tuple[int, int]:
+    """Calls and tokens of an expert's making: the inversion of each image, and what all classifiers say of its other patches."""
+    calls, tokens = inversion_calls(recipe.inversion, patches)
+    left = patches_left(recipe.inversion, patches)[-1]
+    rest = left if recipe.inversion.mode == "rebirth" else patches - left
+    asked = networks if recipe.relabel != "none" and rest else 0
+    images = networks * recipe.inversion.images
+    return images * (calls + asked), images * (tokens + asked * (rest + 1))

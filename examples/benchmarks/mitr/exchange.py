@@ -92,7 +92,7 @@ class Exchange:
             one["digest"]: {"weights": one["file"], "derived": str(self.making.crew.shelf.derived(one["digest"]))}
             for one in self.classifiers
         }
-        fields = {"data": None, **self._task(), "classifiers": files, "generators": {}}
+        fields = {"data": None, **self._task(), "classifiers": files}
         spec = {
             "job": "distil",
             "recipe": recipe.model_dump(mode="json"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+from comparison.shelf import Record, key_of
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -17,6 +18,8 @@ from fednode.vit_recipe import DistilRecipe
 from mitr.budgets import variant
 from mitr.exchange import Exchange
 from mitr.theory import Training, gradients, stability, stability_convex
+
+VERSION = 1
 
 # What is measured: the row whose expert and images are taken, and whether the loss is of whole images with hard labels.
 KINDS = {
@@ -43,15 +46,30 @@ class Measured:
         return found
 
     def _figures(self, recipe: DistilRecipe, whole: bool) -> dict[str, float]:
-        exchange, device = self.exchange, self.exchange.making.crew.session.device
-        record, shape = exchange.expert(recipe), exchange.expert_shape
+        """Kept under the expert and its images."""
+        exchange, record = self.exchange, self.exchange.expert(recipe)
+        shelf, images = exchange.making.crew.shelf, exchange.budget.theory
+        about = {
+            "version": VERSION,
+            "expert": record["digest"],
+            "recipe": recipe.digest,
+            "whole": whole,
+            "images": images,
+        }
+        key = key_of("theory", {**about, "numerics": exchange.making.crew.session.numerics})
+        with shelf.lock(key):
+            found = shelf.find(key) or shelf.keep(key, {"figures": self._measure(recipe, record, whole)})
+        figures: dict[str, float] = found["figures"]
+        return figures
+
+    def _measure(self, recipe: DistilRecipe, record: Record, whole: bool) -> dict[str, float]:
+        exchange, session, shape = self.exchange, self.exchange.making.crew.session, self.exchange.expert_shape
         lesson = Lesson(exchange.covered, [], exchange.loaded, recipe)
-        material = distil.prepare(lesson, exchange.inverted(recipe.inversion)[0], shape, device)
-        network = deepcopy(exchange.making.crew.session.expert(record["file"], record["digest"], shape))
-        network.requires_grad_(True)
+        material = distil.prepare(lesson, exchange.inverted(recipe.inversion)[0], shape, session.device)
+        network = deepcopy(session.expert(record["file"], record["digest"], shape)).requires_grad_(True)
         chance = torch.Generator().manual_seed(0)
         rows = torch.randperm(len(material.images), generator=chance)[: exchange.budget.theory].tolist()
-        losses = [partial(_loss, network.to(device), material, row, None if whole else recipe) for row in rows]
+        losses = [partial(_loss, network, material, row, None if whole else recipe) for row in rows]
         told = gradients(losses, list(network.parameters()))
         training = Training([rate_at(step, recipe) for step in range(recipe.steps)], len(material.images))
         return {

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from comparison.views import size
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich import box
 from rich.table import Table
@@ -18,6 +17,8 @@ from fednode.vit_recipe import InversionRecipe
 from mitr.calls import patches_left
 
 SHOWN = 10
+TINT = np.array([76, 114, 176])
+GAP = ((0, 0), (0, 0), (0, 1), (0, 0))
 COLUMNS = (
     "method",
     "accuracy",
@@ -64,7 +65,8 @@ def theory_table(found: Mapping[str, Mapping[str, float]]) -> Table:
 
 def notes(summary: Mapping[str, Any]) -> Iterator[str]:
     """What `fedmitr` wins or loses against each other row, draw by draw."""
-    for other, gap in summary.get("fedmitr", {}).get("minus", {}).items():
+    gaps = summary.get("fedmitr", {}).get("minus", {})
+    for other, gap in gaps.items():
         yield f"fedmitr minus {other}: {100 * gap['mean']:+.2f} points; better in {gap['wins']} of {gap['draws']} draws."
 
 
@@ -102,20 +104,19 @@ def draw_alphas(path: Path, found: Mapping[str, Mapping[str, Any]], methods: Seq
 
 
 def draw_inverted(path: Path, made: Mapping[str, Inverted], grid: int, labels: Sequence[str]) -> None:
-    """For each mode a row of images over a row of the same ones, on which only their own patches are bright."""
+    """For each mode a row of images over a row of the same ones, whose other patches are tinted."""
     figure = Figure(figsize=(SHOWN, 2.2 * len(made)))
-    axes = figure.subplots(2 * len(made), SHOWN, squeeze=False)
-    for axis in axes.flat:
-        axis.set_axis_off()
+    axes = figure.subplots(2 * len(made), 1)
     for number, (mode, found) in enumerate(made.items()):
-        for at in range(min(SHOWN, len(found.images))):
-            above, below = axes[2 * number][at], axes[2 * number + 1][at]
-            image = found.images[at].permute(1, 2, 0).numpy()
-            _show(above, image)
-            _show(below, (image * _mask(found.kept[at].numpy(), grid, image.shape[0])).astype(np.uint8))
-            above.set_title(
-                f"{mode}: {labels[int(found.targets[at])]}" if at == 0 else labels[int(found.targets[at])], fontsize=7
-            )
+        images = found.images[:SHOWN].permute(0, 2, 3, 1).numpy().repeat(3 // found.images.shape[1], 3)
+        own = np.stack([_mask(kept, grid, images.shape[1]) for kept in found.kept[:SHOWN].numpy()])
+        for axis, row in zip(
+            axes[2 * number :], (images, np.where(own, images, (images + 2 * TINT) // 3)), strict=False
+        ):
+            axis.imshow(np.concatenate(np.pad(row, GAP, constant_values=255), 1), interpolation="nearest")
+            axis.set_axis_off()
+        names = ", ".join(labels[int(target)] for target in found.targets[:SHOWN])
+        axes[2 * number].set_title(f"{mode}: {names}", fontsize=8, loc="left")
     figure.tight_layout()
     figure.savefig(path, dpi=120, format="png")
 
@@ -148,18 +149,12 @@ def draw_theory(path: Path, found: Mapping[str, Mapping[str, float]]) -> None:
     figure.savefig(path, dpi=120, format="png")
 
 
-def _show(axis: Axes, image: npt.NDArray[np.uint8]) -> None:
-    axis.imshow(
-        image[:, :, 0] if image.shape[2] == 1 else image, cmap="gray", vmin=0, vmax=255, interpolation="nearest"
-    )
-
-
-def _mask(kept: npt.NDArray[np.int64], grid: int, side: int) -> npt.NDArray[np.float64]:
-    """(side, side, 1): 1 at the patches `kept`, a quarter elsewhere."""
-    mask = np.full(grid**2, 0.25)
-    mask[kept] = 1.0
+def _mask(kept: npt.NDArray[np.int64], grid: int, side: int) -> npt.NDArray[np.bool_]:
+    """(side, side, 1): true at the patches `kept`."""
+    there = np.zeros(grid**2, dtype=bool)
+    there[kept] = True
     patch = -(-side // grid)
-    return np.kron(mask.reshape(grid, grid), np.ones((patch, patch)))[:side, :side, None]
+    return np.kron(there.reshape(grid, grid), np.ones((patch, patch), dtype=bool))[:side, :side, None]
 
 
 def _number(value: float | None) -> str:

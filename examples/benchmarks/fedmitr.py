@@ -11,8 +11,9 @@ ViT. The rows:
     lda_BACKBONE      discriminants on frozen features (FedCGS): pixels, an untrained ViT (random), or the classifier of the node
                       with most labels (node)
     deepinversion, dense, coboosting, fedftg        students of the classifiers by these methods
-    fedmitr           an expert by the default recipe; fedmitr_MODE_READING[_PERCENT] by another mode of inversion
-                      (dense, sparse, random, rebirth), reading (none, subset, dense), and share of the patches that stop
+    fedmitr           an expert of a node without images by the default recipe; fedmitr_MODE_READING[_PERCENT] by another mode of
+                      inversion (dense, sparse, random, rebirth), reading (none, subset, dense), and share of patches that stop
+    fedmitr_experts   the experts of the nodes, which see own images too, their mean; fedmitr_product: their product
     product, generative     what an exchange of generators reaches, as in silos.py
 
 Each row that makes images has as many calls of classifiers and as many steps of the student as `fedmitr`. Validation images,
@@ -40,6 +41,7 @@ from comparison.rows import Row, measures
 from comparison.shelf import Shelf
 from comparison.views import display
 from mitr import budgets, views
+from mitr.budgets import VARIANT
 from mitr.exchange import Exchange
 from mitr.measured import KINDS, Measured
 from mitr.rows import Rows
@@ -157,7 +159,7 @@ def _write(out: Path, results: dict[str, Any], measured: Measured) -> None:
     recipes = {mode: inversion.model_copy(update={"mode": mode}) for mode in DRAWN_MODES}
     firsts = {mode: exchange.inverted(recipe)[0][0] for mode, recipe in recipes.items()}
     partitions = results["partitions"]
-    plain = [method for method in next(iter(partitions.values())) if not method.startswith("fedmitr_")]
+    plain = [method for method in next(iter(partitions.values())) if not VARIANT.fullmatch(method)]
     views.draw_alphas(out / "accuracy.png", partitions, plain)
     views.draw_inverted(out / "inverted.png", firsts, grid, exchange.labels)
     views.draw_tokens(out / "tokens.png", {mode: recipes[mode] for mode in ("dense", "sparse")}, grid**2)

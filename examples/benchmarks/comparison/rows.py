@@ -127,8 +127,8 @@ class Rows:
         answers = self._answering.experts(records)
         moved = wire.exchanged(sizes(self._fits) + sizes(records), len(records))
         return Row(
-            _product(answers.validation),
-            _product(answers.test),
+            product(answers.validation),
+            product(answers.test),
             moved,
             len(records),
             self._spent(records, answers),
@@ -214,7 +214,8 @@ def softmax(table: Table) -> Probabilities:
     return torch.softmax(torch.from_numpy(table).double(), dim=2).numpy()
 
 
-def _product(table: Table) -> Probabilities:
+def product(table: Table) -> Probabilities:
+    """The product of experts with these logits, as one predictor."""
     return product_of_experts(list(torch.from_numpy(table))).numpy()[None]
 
 

@@ -1,6 +1,6 @@
 """What each predictor of fedmitr.py answers to the validation and the test images of a draw."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,16 +45,16 @@ class Answering(Asking):
 
         return self._kept("vit-classifiers", {"classifiers": [one["digest"] for one in exchange.classifiers]}, make)
 
-    def expert(self, record: Record) -> Answers:
-        """The logits of a distilled expert."""
+    def experts(self, records: Sequence[Record]) -> Answers:
+        """The logits of each of these distilled experts."""
         exchange, session = self.exchange, self.making.crew.session
 
         def make() -> Table:
-            return self._ask(
-                [session.expert(record["file"], record["digest"], exchange.expert_shape)], exchange.covered
-            )
+            shape = exchange.expert_shape
+            return self._ask([session.expert(one["file"], one["digest"], shape) for one in records], exchange.covered)
 
-        return self._kept("vit-expert", {"expert": record["digest"], "labels": exchange.covered}, make)
+        about = {"experts": [one["digest"] for one in records], "labels": exchange.covered}
+        return self._kept("vit-experts", about, make)
 
     def pooled(self) -> Answers:
         """A classifier of the training images of all nodes in one place."""

@@ -15,7 +15,17 @@ MODES, READINGS = get_args(Mode), get_args(Reading)
 LDA = ("lda_pixels", "lda_random", "lda_node")
 DISTILLED = ("deepinversion", "dense", "coboosting", "fedftg")
 GENERATORS = ("product", "generative")
-BASE = ("pooled", "alone", "fedavg", "logit_ensemble", *LDA, *DISTILLED, "fedmitr")
+BASE = (
+    "pooled",
+    "alone",
+    "fedavg",
+    "logit_ensemble",
+    *LDA,
+    *DISTILLED,
+    "fedmitr",
+    "fedmitr_experts",
+    "fedmitr_product",
+)
 ROUNDS = ("fedavg_rounds", "fedprox")
 ABLATION = tuple(f"fedmitr_{mode}_{reading}" for mode in MODES for reading in READINGS)
 STOPS = tuple(f"fedmitr_sparse_subset_{percent}" for percent in (15, 45))

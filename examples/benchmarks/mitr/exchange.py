@@ -1,9 +1,10 @@
 """What a draw's nodes make when they exchange classifiers: a ViT of each node, and an expert that is distilled from all of them.
 
-Rule: both are made by a worker's own requests, with specs as a node writes them. The expert is that of a node without images.
+Rule: both are made by a worker's own requests, with specs as a node writes them.
 """
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -88,20 +89,33 @@ class Exchange:
 
     def expert(self, recipe: DistilRecipe) -> Record:
         """The expert by this recipe of a node without images."""
+        return self._experts(recipe, [None])[0]
+
+    def experts(self, recipe: DistilRecipe) -> list[Record]:
+        """Each node's expert, which sees the node's own images too."""
+        return self._experts(recipe, self.making.draw.nodes)
+
+    def _experts(self, recipe: DistilRecipe, nodes: Sequence[Node | None]) -> list[Record]:
         files = {
             one["digest"]: {"weights": one["file"], "derived": str(self.making.crew.shelf.derived(one["digest"]))}
             for one in self.classifiers
         }
-        fields = {"data": None, **self._task(), "classifiers": files}
-        spec = {
+        common = {
             "job": "distil",
             "recipe": recipe.model_dump(mode="json"),
             "architecture": self.expert_shape.model_dump(mode="json"),
             "labels": self.covered,
-            "own": [],
             "inputs": self._inputs(),
         }
-        return self.making.crew.make([Job("distil", spec, fields)], self.making.show("expert", 1))[0]
+        jobs = [
+            Job(
+                "distil",
+                {**common, "own": self._own(node)},
+                {"data": _data(node), **self._task(), "classifiers": files},
+            )
+            for node in nodes
+        ]
+        return self.making.crew.make(jobs, self.making.show("experts", len(jobs)))
 
     def inverted(self, recipe: InversionRecipe) -> tuple[list[Inverted], float]:
         """The images of each classifier, the very ones that experts learn from, and the seconds that making them took."""
@@ -144,10 +158,16 @@ class Exchange:
             "recipe": self.budget.recipes(self.making.task.image).classifier.model_dump(mode="json"),
             "architecture": self.architecture.model_dump(mode="json"),
             "labels": self.labels,
-            "own": [[label, node.own[label].digest] for label in self.labels if label in node.own],
+            "own": self._own(node),
         }
-        data = {"source": node.source, "labels": None, "skip_bad": False}
-        return Job("classifier", spec, {"data": data, **self._task()})
+        return Job("classifier", spec, {"data": _data(node), **self._task()})
+
+    def _own(self, node: Node | None) -> list[list[str]]:
+        return [[label, node.own[label].digest] for label in self.labels if label in node.own] if node else []
 
     def _task(self) -> dict[str, Any]:
         return {"image": self.making.task.image.model_dump(mode="json"), "labels": self.labels}
+
+
+def _data(node: Node | None) -> dict[str, Any] | None:
+    return {"source": node.source, "labels": None, "skip_bad": False} if node else None

@@ -13,7 +13,7 @@ from baselines import Local, logit_ensemble
 from comparison import wire
 from comparison.asking import Answers
 from comparison.budgets import MANY_ROUNDS
-from comparison.rows import PROX_MU, Row, goodness, single, sizes
+from comparison.rows import PROX_MU, Row, goodness, product, single, sizes
 from comparison.rows import Rows as GeneratorRows
 from comparison.shelf import Record
 
@@ -47,6 +47,8 @@ class Rows:
             "dense": self._dense,
             "coboosting": self._coboosting,
             "fedftg": self._fedftg,
+            "fedmitr_experts": self._own_experts,
+            "fedmitr_product": self._product,
         }
         if name in GENERATORS:
             return GeneratorRows(self.exchange.making, self.exchange.budget.generators).row(name)
@@ -97,7 +99,7 @@ class Rows:
         recipe = variant(self.exchange.distil, name)
         _, seconds = self.exchange.inverted(recipe.inversion)
         record = self.exchange.expert(recipe)
-        answers = self._answering.expert(record)
+        answers = self._answering.experts([record])
         nodes, patches = len(self.exchange.classifiers), self.exchange.architecture.grid**2
         calls, tokens = distil_calls(recipe, patches, nodes)
         passes = 2 if recipe.relabel == "subset" and recipe.inversion.mode != "dense" else 1
@@ -105,6 +107,22 @@ class Rows:
         made = nodes * recipe.inversion.images
         row = single(answers, self._exchanged, 1, seconds + self._spent(answers, record))
         return replace(row, told={**told, "images": made, "inversion_seconds": seconds})
+
+    def _own_experts(self) -> Row:
+        """The experts of nodes that have images."""
+        recipe = self.exchange.distil
+        _, seconds = self.exchange.inverted(recipe.inversion)
+        records = self.exchange.experts(recipe)
+        answers = self._answering.experts(records)
+        return single(answers, self._exchanged, 1, seconds + self._spent(answers, *records))
+
+    def _product(self) -> Row:
+        """The product of these experts, which go to every other node too."""
+        row, records = self._own_experts(), self.exchange.experts(self.exchange.distil)
+        answers = self._answering.experts(records)
+        moved = wire.exchanged(sizes(self.exchange.classifiers) + sizes(records), len(records))
+        found = product(answers.validation), product(answers.test)
+        return replace(row, validation=found[0], test=found[1], bytes=moved, calls=len(records))
 
     def _deepinversion(self) -> Row:
         inversion, task = self.exchange.distil.inversion, self.exchange.making.task

@@ -15,7 +15,8 @@ from fednode.evaluation import Evaluation, Row, Scores
 from fednode.inventory import Held, Word
 from fednode.lineage import Pair
 from fednode.manifest import Manifest, Weights
-from fednode.plan import (
+from fednode.plan import plan
+from fednode.planned import (
     AuditJob,
     Check,
     Confirm,
@@ -33,7 +34,6 @@ from fednode.plan import (
     SignEvaluation,
     Spec,
     State,
-    plan,
     spec_digest,
 )
 from fednode.recipe import Architecture, AuditRecipe, ExpertRecipe, GeneratorRecipe, Recipes

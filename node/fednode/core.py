@@ -11,7 +11,7 @@ from fednode.grid import CELLS
 from fednode.inventory import Held, Inventory, Word
 from fednode.ledger import Ledger
 from fednode.peersfile import Peers
-from fednode.plan import Finished, Own, OwnLabel, State
+from fednode.planned import Finished, Own, OwnLabel, State
 from fednode.recipe import Recipes
 from fednode.records import JobRecord
 from fednode.scoring import grid_of, parts_of

@@ -42,7 +42,8 @@ from fednode.jobs import Jobs
 from fednode.ledger import Ledger
 from fednode.lineage import Pair
 from fednode.peersfile import load as load_peers
-from fednode.plan import Confirm, Job, Plan, Publish, Sign, SignEvaluation, plan
+from fednode.plan import plan
+from fednode.planned import Confirm, Job, Plan, Publish, Sign, SignEvaluation
 from fednode.recipe import recipes
 from fednode.report import View, report
 from fednode.scoring import was_scored_with

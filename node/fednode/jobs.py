@@ -25,7 +25,7 @@ from fednode.errors import DataError, FednodeError, StorageError, WorkerError
 from fednode.evaluation import counts_digest
 from fednode.lineage import Lineage, Pair
 from fednode.parts import common_fields, product_fields
-from fednode.plan import AuditJob, Check, Expert, Fit, Job, OwnLabel, Scan, Score, spec_digest
+from fednode.planned import AuditJob, Check, Expert, Fit, Job, OwnLabel, Scan, Score, spec_digest
 from fednode.scoring import grid_of
 from fednode.slots import slot, slot_names
 from fednode.workers import Fields, Worker

@@ -16,7 +16,7 @@ from fednode.inventory import Inventory, Missing
 from fednode.jobs import Jobs, key
 from fednode.lineage import Pair
 from fednode.peersfile import Peer
-from fednode.plan import AuditJob, Expert, Fit, Plan, Scan, Score, SignEvaluation
+from fednode.planned import AuditJob, Expert, Fit, Plan, Scan, Score, SignEvaluation
 from fednode.revocation import Receipt, quorum_size
 from fednode.roster import Standing
 from fednode_crypto.identity import PeerId

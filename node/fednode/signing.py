@@ -11,7 +11,7 @@ from fednode.catalogue import SKEW_SECONDS
 from fednode.core import Core
 from fednode.evaluation import Evaluation, Scores
 from fednode.manifest import Manifest, Numerics, Privacy, Weights
-from fednode.plan import Sign, SignEvaluation, Spec, spec_digest
+from fednode.planned import Sign, SignEvaluation, Spec, spec_digest
 from fednode.recipe import Architecture, ExpertArchitecture, GeneratorArchitecture
 from fednode.scoring import grid_of
 

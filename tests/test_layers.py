@@ -19,7 +19,7 @@ FLOORS = {
     2: "fednode.address fednode.catalogue fednode.config fednode.contract fednode.estimate fednode.evaluation "
     "fednode.grid fednode.lineage "
     "fednode.manifest fednode.peersedit fednode.peersfile fednode.recipe fednode.records fednode.revocation fednode.roster "
-    "fednode.source fednode.statement fednode.tally fednode.yamlfile",
+    "fednode.source fednode.statement fednode.tally fednode.vit_recipe fednode.yamlfile",
     3: "fednode.admission fednode.archive fednode.book fednode.counts fednode.drafts fednode.inventory fednode.ledger "
     "fednode.news fednode.partial fednode.store",
     4: "fednode.exchange fednode.learning",

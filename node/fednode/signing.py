@@ -12,12 +12,12 @@ from fednode.core import Core
 from fednode.evaluation import Evaluation, Scores
 from fednode.manifest import Manifest, Numerics, Privacy, Weights
 from fednode.planned import Sign, SignEvaluation, Spec, spec_digest
-from fednode.recipe import Architecture, ExpertArchitecture, GeneratorArchitecture
+from fednode.recipe import Architecture, ExpertArchitecture, GeneratorArchitecture, ViTArchitecture
 from fednode.scoring import grid_of
 
 LAST_EVALUATED = "evaluated"  # the setting with the time of our last evaluation, which no later one may share
 
-_ARCHITECTURE: TypeAdapter[GeneratorArchitecture | ExpertArchitecture] = TypeAdapter(Architecture)
+_ARCHITECTURE: TypeAdapter[GeneratorArchitecture | ExpertArchitecture | ViTArchitecture] = TypeAdapter(Architecture)
 
 
 def _privacy(job: Sign) -> Privacy | None:

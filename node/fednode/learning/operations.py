@@ -15,15 +15,15 @@ from fednode.learning.audit import Exhibit, examine, expert_membership, write_pa
 from fednode.learning.checkpoint import Checkpoint
 from fednode.learning.dataset import LabelImages
 from fednode.learning.describe import describe as describe_source
-from fednode.learning.expert import Pool, expert_tensors
+from fednode.learning.expert import Pool
 from fednode.learning.expert import fit as fit_expert
 from fednode.learning.expert import load as load_expert
+from fednode.learning.networks import tensors_of
 from fednode.learning.requests import Audit, Check, Describe, Expert, Fit, Scan, WithData
 from fednode.learning.seeds import seed_of
 from fednode.learning.session import Report, Session
 from fednode.learning.synthesis import Donor, samples
 from fednode.learning.training import Lesson, pools
-from fednode.recipe import GeneratorArchitecture
 from fednode_crypto import strict_json
 from fednode_crypto.digest import digest_json
 
@@ -113,11 +113,7 @@ def audit(request: Audit, session: Session, report: Report) -> Result:
 
 def check(request: Check, session: Session, report: Report) -> Result:
     """Raises BadWeightsError unless the file is what its architecture says."""
-    if isinstance(request.architecture, GeneratorArchitecture):
-        expected = weights.generator_tensors(request.architecture)
-    else:
-        expected = expert_tensors(request.architecture)
-    weights.check_file(Path(request.weights), expected)
+    weights.check_file(Path(request.weights), tensors_of(request.architecture))
     return {}
 
 

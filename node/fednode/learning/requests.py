@@ -12,6 +12,7 @@ from fednode.recipe import (
     AuditRecipe,
     ExpertArchitecture,
     ExpertRecipe,
+    ExpertShape,
     GeneratorArchitecture,
     GeneratorRecipe,
 )
@@ -114,7 +115,7 @@ class Check(Value):
 
     id: int
     op: Literal["check"]
-    kind: Literal["generator", "expert"]
+    kind: Literal["generator", "classifier", "expert"]
     architecture: Architecture
     weights: str
 
@@ -144,7 +145,7 @@ class ExpertWeights(Value):
 
     digest: Digest
     weights: str
-    architecture: ExpertArchitecture
+    architecture: ExpertShape
 
 
 class GeneratorWeights(Value):

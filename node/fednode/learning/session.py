@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from fednode.contract import ImageShape
-from fednode.learning import dataset, expert, generator
+from fednode.learning import dataset, generator, networks
 from fednode.learning.dataset import Dataset, DataSettings
 from fednode.learning.denoiser import Denoiser
-from fednode.recipe import ExpertArchitecture, GeneratorArchitecture
+from fednode.recipe import ExpertShape, GeneratorArchitecture
 from fednode_crypto.strict_json import JSON
 
 Report = Callable[[str, int, int], None]
@@ -31,7 +31,7 @@ class Session:
     device: torch.device
     numerics: dict[str, JSON]
     generator: Callable[[str, str, GeneratorArchitecture], Denoiser]
-    expert: Callable[[str, str, ExpertArchitecture], nn.Module]
+    expert: Callable[[str, str, ExpertShape], nn.Module]
     data: Callable[[DataSettings, ImageShape, Sequence[str]], Dataset]
     forget_data: Callable[[], None]
 
@@ -69,8 +69,8 @@ def open_session(device_name: str, threads: int) -> Session:
         return generator.load(Path(path), architecture, device)
 
     @lru_cache(KEPT_MODELS)
-    def load_expert(path: str, digest: str, architecture: ExpertArchitecture) -> nn.Module:
-        return expert.load(Path(path), architecture, device)
+    def load_expert(path: str, digest: str, architecture: ExpertShape) -> nn.Module:
+        return networks.load(Path(path), architecture, device)
 
     load_data = lru_cache(KEPT_DATASETS)(dataset.load)
     numerics = numerics_of(device, threads)

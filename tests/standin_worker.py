@@ -49,7 +49,7 @@ class FailedError(Exception):
 
 def op(function: Op) -> Op:
     """An operation, by the name of its function."""
-    OPS[function.__name__] = function
+    OPS[function.__name__.replace("_", "-")] = function
     return function
 
 
@@ -194,6 +194,37 @@ def audit(request: Document) -> Document:
     out.write_text(json.dumps({"passed": passed, "spec": seed_of(spec).hex()}))
     out.with_suffix(".html").write_text("<html></html>")
     return {"passed": passed, "reasons": reasons}
+
+
+@op
+def classifier(request: Document) -> Document:
+    spec = request["spec"]
+    counts = [check_images(request, label, digest) for label, digest in spec["own"]]
+    Path(request["out"]).write_bytes(weights_of(spec, is_told("bad", request)))
+    return {"images": sum(counts)}
+
+
+@op
+def audit_classifier(request: Document) -> Document:
+    spec = request["spec"]
+    for label, digest in spec["own"]:
+        check_images(request, label, digest)
+    Path(request["weights"]).read_bytes()
+    passed = not is_told("fail", request)
+    Path(request["out"]).write_text(json.dumps({"passed": passed, "spec": seed_of(spec).hex()}))
+    return {"passed": passed, "reasons": [] if passed else ["The classifier tells its images from others."]}
+
+
+@op
+def distil(request: Document) -> Document:
+    spec = request["spec"]
+    for label, digest in spec["own"]:
+        check_images(request, label, digest)
+    for kind, inputs in (("classifiers", spec["inputs"]), ("generators", spec.get("generators", ()))):
+        for one in inputs:
+            Path(request[kind][one["weights"]]["weights"]).read_bytes()
+    Path(request["out"]).write_bytes(weights_of(spec))
+    return {"images": {"inverted": 100 * len(spec["inputs"])}}
 
 
 @op

@@ -1,29 +1,62 @@
-"""What a node makes and lists: the next step for each own label, for its expert, and for its catalogue. Pure."""
+"""What a node makes and lists: the next step for each own artifact, for its expert, and for its catalogue. Pure."""
 
+from fednode.catalogue import Announced
 from fednode.inventory import Inventory, Missing
 from fednode.lineage import Pair
 from fednode.manifest import Audit, LabelCount, Manifest
-from fednode.planned import AuditJob, Expert, Finished, Fit, Job, OwnLabel, Publish, Sign, Spec, State
-from fednode.specs import audit_spec, expert_spec, finished, fit_spec, own_labels, seen_by_expert
+from fednode.planned import AuditJob, Expert, Finished, Fit, Job, Publish, Sign, Spec, State
+from fednode.specs import Making, audit_spec, expert_spec, finished, makings, own_labels, seen_by_expert
 
 
-def label_jobs(state: State, own: OwnLabel) -> tuple[Job, ...]:
-    """The next step for an own label; none if it is signed, or can't be published."""
-    fit = fit_spec(state, own)
-    fitted = finished(state, fit)
+def next_step(state: State, making: Making) -> tuple[Job, ...]:
+    """The next step for an own generator or classifier; none if it is signed, or can't be published."""
+    fitted = finished(state, making.spec)
     if fitted is None or (fitted.digest and Pair(state.me, fitted.digest) not in state.held.files):
-        return (Fit(own.label, fit),)
+        return (Fit(making.label, making.spec),)
     if fitted.digest is None:
         return ()
-    audit = audit_spec(state, own, fitted.digest)
+    audit = audit_spec(state, making.spec, fitted.digest)
     audited = finished(state, audit)
     if audited is None:
-        return (AuditJob(own.label, audit, fitted.digest),)
-    verdict = _verdict(state, fitted.digest, audited)
-    if verdict is None:
+        return (AuditJob(making.label, audit, fitted.digest),)
+    sign = _signature(state, making)
+    return () if sign is None or _signed(state, sign) else (sign,)
+
+
+def publication(state: State, stock: Inventory) -> tuple[Publish, ...]:
+    """A new catalogue, if the current one does not say what should be said."""
+    hoped = [making for making in makings(state) if not _hopeless(state, making)]
+    publishes = tuple(sorted(making.label for making in hoped if making.label))
+    classifies = tuple(sorted(label for making in hoped if not making.label for label in making.seen))
+    holds = tuple(sorted(own.label for own in own_labels(state))) if state.own.chooses else ()
+    manifests = tuple(sorted({manifest.digest for manifest in _publishable(state, stock)}))
+    job = Publish(publishes, manifests, Announced(classifies, holds, undecided=not state.word.kinds))
+    held = state.word.catalogues.get(state.me)
+    return () if held and job == Publish(held.publishes, held.manifests, held.announced) else (job,)
+
+
+def expert_jobs(state: State, stock: Inventory, missing: tuple[Missing, ...]) -> tuple[Job, ...]:
+    """The next step for the own expert; none while the gather rule waits, or if it is signed."""
+    spec = expert_spec(state, stock)
+    if spec is None:
         return ()
-    sign = Sign(fit, (LabelCount(label=own.label, images=own.images),), (), fitted.digest, verdict)
+    trained = finished(state, spec)
+    if trained is None or (trained.digest and Pair(state.me, trained.digest) not in state.held.files):
+        gathered = state.waited or not missing
+        return (Expert(spec, tuple(sorted(stock.live))),) if gathered else ()
+    if trained.digest is None:
+        return ()
+    sign = _expert_signature(state, stock, spec, trained.digest)
     return () if _signed(state, sign) else (sign,)
+
+
+def _signature(state: State, making: Making) -> Sign | None:
+    """What the manifest of an own artifact has to say; None while it is not audited, or if it can't be published."""
+    fitted = finished(state, making.spec)
+    if fitted is None or fitted.digest is None:
+        return None
+    verdict = _verdict(state, fitted.digest, finished(state, audit_spec(state, making.spec, fitted.digest)))
+    return Sign(making.spec, making.counts, (), fitted.digest, verdict) if verdict else None
 
 
 def _verdict(state: State, weights: str, audited: Finished | None) -> Audit | None:
@@ -47,57 +80,26 @@ def _signed(state: State, sign: Sign) -> Manifest | None:
     return max(same, key=lambda manifest: (manifest.created, manifest.digest), default=None)
 
 
-def publication(state: State, stock: Inventory) -> tuple[Job, ...]:
-    """A new catalogue, if the current one does not say what should be said."""
-    publishes = tuple(sorted(own.label for own in own_labels(state) if not _hopeless(state, own)))
-    manifests = tuple(sorted({manifest.digest for manifest in _publishable(state, stock)}))
-    held = state.word.catalogues.get(state.me)
-    if held is not None and (held.publishes, held.manifests) == (publishes, manifests):
-        return ()
-    return (Publish(publishes, manifests),)
-
-
-def _hopeless(state: State, own: OwnLabel) -> bool:
-    fitted = finished(state, fit_spec(state, own))
+def _hopeless(state: State, making: Making) -> bool:
+    """Whether it can't be published as it is."""
+    fitted = finished(state, making.spec)
     if fitted is None or fitted.digest is None:
         return fitted is not None
-    audited = finished(state, audit_spec(state, own, fitted.digest))
-    return audited is not None and _verdict(state, fitted.digest, audited) is None
+    return finished(state, audit_spec(state, making.spec, fitted.digest)) is not None and not _signature(state, making)
 
 
 def _publishable(state: State, stock: Inventory) -> list[Manifest]:
-    """Own manifests that should be listed: audited generators of own labels, and the expert if it is current."""
-    found = []
-    for own in own_labels(state):
-        fitted = finished(state, fit_spec(state, own))
-        audited = finished(state, audit_spec(state, own, fitted.digest)) if fitted and fitted.digest else None
-        verdict = _verdict(state, fitted.digest, audited) if fitted and fitted.digest else None
-        if fitted and fitted.digest and verdict:
-            counts = (LabelCount(label=own.label, images=own.images),)
-            found.append(_signed(state, Sign({}, counts, (), fitted.digest, verdict)))
+    """Own manifests that should be listed: audited generators and classifiers, and the expert if it is current."""
+    signs = [sign for making in makings(state) if (sign := _signature(state, making))]
     spec = expert_spec(state, stock)
     trained = finished(state, spec) if spec else None
     if spec and trained and trained.digest:
-        found.append(_signed(state, _expert_signature(state, stock, spec, trained.digest)))
+        signs.append(_expert_signature(state, stock, spec, trained.digest))
+    found = [_signed(state, sign) for sign in signs]
     return [manifest for manifest in found if manifest is not None]
-
-
-def expert_jobs(state: State, stock: Inventory, missing: tuple[Missing, ...]) -> tuple[Job, ...]:
-    """The next step for the own expert; none while the gather rule waits, or if it is signed."""
-    spec = expert_spec(state, stock)
-    if spec is None:
-        return ()
-    trained = finished(state, spec)
-    if trained is None or (trained.digest and Pair(state.me, trained.digest) not in state.held.files):
-        gathered = state.waited or not missing
-        return (Expert(spec, tuple(sorted(stock.generators))),) if gathered else ()
-    if trained.digest is None:
-        return ()
-    sign = _expert_signature(state, stock, spec, trained.digest)
-    return () if _signed(state, sign) else (sign,)
 
 
 def _expert_signature(state: State, stock: Inventory, spec: Spec, weights: str) -> Sign:
     own = {own.label: own.images for own in seen_by_expert(state)}
     counts = tuple(LabelCount(label=label, images=own.get(label, 0)) for label in spec["labels"])
-    return Sign(spec, counts, tuple(sorted(stock.generators)), weights, None)
+    return Sign(spec, counts, tuple(sorted(stock.live)), weights, None)

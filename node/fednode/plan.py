@@ -2,8 +2,8 @@
 
 Rule 1: a job is named by the digest of its spec: the same spec is the same job, everywhere and for ever.
 Rule 2: specs name inputs by weight digest alone, sorted: never a peer, a manifest, an order of arrival or a time.
-Rule 3: fit, audit, sign and list come in that order; a generator is live, also for its owner, only once listed.
-Rule 4: the expert waits until every declared generator is here, or until the gather deadline has passed.
+Rule 3: fit, audit, sign and list come in that order; a generator or classifier is live, also for its owner, only once listed.
+Rule 4: the expert waits until all that is announced is here, or until the gather deadline has passed.
 Rule 5: what is not wanted any more is erased before anything is built, and a receipt follows once the new expert stands.
 Rule 6: scoring comes last, and nothing but the own evaluation follows from it.
 """
@@ -13,10 +13,10 @@ from dataclasses import replace
 from fednode import inventory
 from fednode.inventory import Inventory, Missing
 from fednode.lineage import Pair
-from fednode.offer import expert_jobs, label_jobs, publication
+from fednode.offer import expert_jobs, next_step, publication
 from fednode.planned import Check, Job, Plan, Scan, Score, SignEvaluation, State
 from fednode.scoring import grid_of, lacking, parts_of, score_spec
-from fednode.specs import finished, own_labels
+from fednode.specs import finished, makings, own_labels
 from fednode.unlearning import confirmation, to_erase, withdrawal
 from fednode_crypto.identity import PeerId
 
@@ -42,7 +42,7 @@ def _checks(state: State, stock: Inventory) -> tuple[Check, ...]:
 
 
 def _fetches(state: State, stock: Inventory) -> tuple[Pair, ...]:
-    """Generators on offer, and experts only while they are current, so that none crosses an edge in vain."""
+    """What is on offer of our kinds, and experts only while they are current, so that none crosses an edge in vain."""
     wanted = stock.offered.keys() - state.held.files - state.held.bad - stock.stale.keys()
     return tuple(sorted(pair for pair in wanted if pair.issuer != state.me))
 
@@ -50,17 +50,20 @@ def _fetches(state: State, stock: Inventory) -> tuple[Pair, ...]:
 def _own_jobs(state: State, stock: Inventory, missing: tuple[Missing, ...]) -> tuple[Job, ...]:
     if state.own.scan is None:
         return (*withdrawal(state), Scan())
-    labels = tuple(job for own in own_labels(state) for job in label_jobs(state, own))
+    steps = tuple(job for making in makings(state) for job in next_step(state, making))
     publish = publication(state, stock)
-    if labels or publish:
-        return (*publish, *labels)
+    if steps or publish:
+        return (*publish, *steps)
     return expert_jobs(state, stock, missing)
 
 
 def _scoring(state: State, stock: Inventory, missing: tuple[Missing, ...], late: tuple[PeerId, ...]) -> tuple[Job, ...]:
-    """The next step towards an evaluation of what answers now; none while that is not complete, or if it is signed."""
+    """The next step towards an evaluation of what answers now; none while that is not complete, or if it is signed.
+
+    Every cell has to answer, so none is scored while a covered label has no generator.
+    """
     labels = stock.covered(state.contract.labels)
-    if len(labels) < 2 or not stock.experts:
+    if len(labels) < 2 or not stock.experts or not stock.draws(labels):
         return ()
     if (missing and not state.waited) or (late and not state.waited_experts):
         return ()

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fednode.catalogue import NOTHING_ELSE, Announced
 from fednode.contract import Contract
 from fednode.evaluation import Evaluation
 from fednode.inventory import Held, Inventory, Missing, Word
 from fednode.lineage import Pair
 from fednode.manifest import Audit, LabelCount
 from fednode.recipe import Recipes
+from fednode.vit_recipe import ClassifierRecipe, DistilRecipe, ViTRecipes
 from fednode_crypto.digest import digest_json
 from fednode_crypto.identity import PeerId
 
@@ -48,13 +50,14 @@ class Own:
     """Our own side. `scan` None: the own images are not known yet. `left`: we revoked ourselves, or were revoked.
 
     `overrides` are the operator's reasons to publish generators, by weight digest, in spite of a failed audit. `shown`: the own
-    expert sees own images, and not only what generators draw.
+    expert sees own images, and not only what generators draw. `chooses`: what is exchanged follows from what all nodes hold.
     """
 
     scan: tuple[OwnLabel, ...] | None = None
     withdrawn: frozenset[str] = frozenset()
     overrides: Mapping[str, str] = field(default_factory=dict)
     shown: bool = True
+    chooses: bool = False
     finished: Mapping[str, Finished] = field(default_factory=dict)
     left: bool = False
     unconfirmed: frozenset[PeerId] = frozenset()
@@ -62,11 +65,15 @@ class Own:
     evaluation: Evaluation | None = None
 
 
+VITS = ViTRecipes(classifier=ClassifierRecipe(), distil=DistilRecipe())
+
+
 @dataclass(frozen=True)
 class State:
     """All that plan() sees. `peers` are the listed peers in good standing.
 
-    `waited`: the gather deadline for generators has passed; `waited_experts`: that for the peers' experts has.
+    `word.kinds` are what this node offers and uses. `waited`: the gather deadline for these has passed; `waited_experts`: that
+    for the peers' experts has.
     """
 
     me: PeerId
@@ -78,6 +85,7 @@ class State:
     peers: frozenset[PeerId] = frozenset()
     waited: bool = False
     waited_experts: bool = False
+    vits: ViTRecipes = VITS
 
 
 @dataclass(frozen=True)
@@ -94,24 +102,24 @@ class Check:
 
 @dataclass(frozen=True)
 class Fit:
-    """Fit the generator of one label."""
+    """Fit the generator of one label, or (None) the classifier of all own labels."""
 
-    label: str
+    label: str | None
     spec: Spec
 
 
 @dataclass(frozen=True)
 class AuditJob:
-    """Audit a fitted generator."""
+    """Audit a fitted generator, or (None) the classifier."""
 
-    label: str
+    label: str | None
     spec: Spec
     weights: str
 
 
 @dataclass(frozen=True)
 class Expert:
-    """Train the expert; `inputs` are the live generators it may draw from."""
+    """Train or distil the expert; `inputs` are the live generators and classifiers that it may use."""
 
     spec: Spec
     inputs: tuple[Pair, ...]
@@ -134,6 +142,7 @@ class Publish:
 
     publishes: tuple[str, ...]
     manifests: tuple[str, ...]
+    announced: Announced = NOTHING_ELSE
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,17 @@
 from collections.abc import Iterable, Mapping, Set
 
 from fednode import inventory
+from fednode.catalogue import Announced
 from fednode.inventory import Inventory
 from fednode.lineage import Lineage, Pair
 from fednode.manifest import Manifest
 from fednode.planned import Confirm, Publish, Spec, State
-from fednode.specs import expert_spec, finished, fit_spec, own_labels
+from fednode.specs import expert_spec, finished, makings
 from fednode_crypto.identity import PeerId
 
 
 def to_erase(state: State) -> Lineage:
-    """Files that are void, bad or tainted, and own files that are neither a wanted generator nor the wanted expert."""
+    """Files that are void, bad or tainted, and own files that nothing wants: no own label, classifier or expert."""
     offered = {} if state.own.left else state.word.offers()
     lineages = _lineages(state.word.manifests.values()) | _lineages(offered.values())
     unwanted = inventory.to_erase(offered, state.held, lineages)
@@ -21,7 +22,7 @@ def to_erase(state: State) -> Lineage:
         ours = unwanted - theirs
         return theirs | _tainted(state.me, ours, lineages, offered.keys()) | (ours & taken_back(state))
     ours = frozenset(pair for pair in state.held.files if pair.issuer == state.me)
-    unsure = ours - _results(state, (fit_spec(state, own) for own in own_labels(state)))
+    unsure = ours - _results(state, (making.spec for making in makings(state)))
     stock = inventory.take(state.word, state.held.without(theirs | unsure))
     spec = None if state.own.left else expert_spec(state, stock)
     return theirs | (unsure - _results(state, (spec,) if spec else ()))
@@ -52,15 +53,19 @@ def withdrawal(state: State) -> tuple[Publish, ...]:
     back = taken_back(state)
     known = state.word.manifests
     manifests = tuple(digest for digest in held.manifests if digest not in known or known[digest].pair not in back)
-    publishes = tuple(label for label in held.publishes if label not in state.own.withdrawn)
-    return () if (publishes, manifests) == (held.publishes, held.manifests) else (Publish(publishes, manifests),)
+    publishes, classifies, holds = (
+        tuple(label for label in labels if label not in state.own.withdrawn)
+        for labels in (held.publishes, held.classifies, held.holds)
+    )
+    job = Publish(publishes, manifests, Announced(classifies, holds, held.undecided))
+    return () if job == Publish(held.publishes, held.manifests, held.announced) else (job,)
 
 
 def taken_back(state: State) -> Lineage:
-    """Own generators of labels that were withdrawn, and own experts that descend from one."""
+    """Own generators and classifiers of labels that were withdrawn, and own experts that descend from one."""
     mine = [manifest for manifest in state.word.manifests.values() if manifest.issuer == state.me]
-    generators = {one.pair for one in mine if one.kind == "generator" and set(one.names()) & state.own.withdrawn}
-    return frozenset(generators | {one.pair for one in mine if generators & set(one.lineage)})
+    sources = {one.pair for one in mine if one.kind != "expert" and set(one.seen()) & state.own.withdrawn}
+    return frozenset(sources | {one.pair for one in mine if sources & set(one.lineage)})
 
 
 def confirmation(state: State, stock: Inventory) -> tuple[Confirm, ...]:

@@ -148,12 +148,12 @@ class Verbs:
         return {"label": label, "digest": gone}
 
     async def override(self, request: Any) -> Document:
-        """Publish the generator of an own label in spite of its failed audit, for a reason that all peers see."""
+        """Publish the generator of an own label, or the classifier, in spite of its failed audit; all peers see the reason."""
         self._check_member()
         label, reason = label_name(request.label), request.reason.strip()
-        found = {audit.label: audit for audit in own_audits(self._core)}.get(label)
+        found = {audit.name: audit for audit in own_audits(self._core)}.get(label)
         if found is None or found.passed or label in self._core.ledger.withdrawn():
-            raise RefusedError(f"No generator of {label!r} is held back by its audit.", "See `fednode audit`.")
+            raise RefusedError(f"Nothing of {label!r} is held back by its audit.", "See `fednode audit`.")
         if found.override is not None:
             raise RefusedError(f"The audit of {label!r} is overridden already: {found.override}")
         if not 1 <= len(reason) <= MAX_REASON:
@@ -197,7 +197,7 @@ class Verbs:
         mine = (
             pair.digest
             for pair, manifest in offered.items()
-            if pair.issuer == self._core.me and manifest.names() == (label,)
+            if pair.issuer == self._core.me and manifest.kind != "expert" and label in manifest.seen()
         )
         return next(mine, None)
 

@@ -16,7 +16,7 @@ PLAIN = ("none", "float32")
 Dtype = Literal["float32", "bfloat16"]
 Solver = Literal["heun", "dpm2m"]
 Width = Annotated[int, Field(ge=10, le=250)]
-MAX_TOKENS = 4096
+MAX_GRID = 64
 
 
 class GeneratorArchitecture(Value):
@@ -78,11 +78,11 @@ class ViTArchitecture(Value):
     outputs: Annotated[int, Field(ge=1, le=1000)]
 
     @model_validator(mode="after")
-    def _heads_share_the_width(self) -> Self:
+    def _consistent(self) -> Self:
         if self.width % self.heads:
             raise ValueError("the heads share the width equally")
-        if self.grid**2 > MAX_TOKENS:
-            raise ValueError(f"an image has at most {MAX_TOKENS} patches")
+        if not 2 <= self.grid <= MAX_GRID:
+            raise ValueError(f"an image has 2 to {MAX_GRID} patches a side")
         return self
 
     @property

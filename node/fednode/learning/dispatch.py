@@ -8,7 +8,7 @@ import torch
 from pydantic import ValidationError
 
 from fednode.errors import DataError, FednodeError
-from fednode.learning import answers, comparisons, operations, scoring
+from fednode.learning import answers, comparisons, distillation, operations, scoring
 from fednode.learning.answers import UnanswerableError
 from fednode.learning.operations import DataChangedError
 from fednode.learning.pace import pace
@@ -23,8 +23,11 @@ OPS: dict[str, Callable[[Any, Session, Report], dict[str, Any]]] = {
     "scan": operations.scan,
     "fit": operations.fit,
     "audit": operations.audit,
+    "classifier": distillation.classifier,
+    "audit-classifier": distillation.audit_classifier,
     "check": operations.check,
     "expert": operations.expert,
+    "distil": distillation.distil,
     "predict": answers.predict,
     "evaluate": answers.evaluate,
     "score": scoring.score,

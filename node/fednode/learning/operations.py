@@ -19,7 +19,7 @@ from fednode.learning.expert import Pool
 from fednode.learning.expert import fit as fit_expert
 from fednode.learning.expert import load as load_expert
 from fednode.learning.networks import tensors_of
-from fednode.learning.requests import Audit, Check, Describe, Expert, Fit, Scan, WithData
+from fednode.learning.requests import Audit, Check, Describe, Distil, Expert, Fit, Scan, WithData
 from fednode.learning.seeds import seed_of
 from fednode.learning.session import Report, Session
 from fednode.learning.synthesis import Donor, samples
@@ -77,8 +77,7 @@ def fit(request: Fit, session: Session, report: Report) -> Result:
     """Fits the generator of the spec's label and writes its weights to `out`; until then its state is kept beside it."""
     spec = request.spec
     own = images_of(request, session, spec.label, spec.images)
-    bound = {"spec": spec.model_dump(mode="json"), "numerics": session.numerics}
-    checkpoint = Checkpoint(Path(f"{request.out}.checkpoint"), digest_json("fednode/checkpoint/v1", bound))
+    checkpoint = checkpoint_of(spec, request.out, session)
     tensors = generator.fit(
         torch.from_numpy(own.train),
         spec.architecture,
@@ -140,7 +139,13 @@ def expert(request: Expert, session: Session, report: Report) -> Result:
     return {"images": lesson.counts, "dropped": dict(dropped), "membership": told}
 
 
-def images_of(request: WithData | Expert, session: Session, label: str, digest: str) -> LabelImages:
+def checkpoint_of(spec: Value, out: str, session: Session) -> Checkpoint:
+    """Where the state of the job of this spec is kept until its result is at `out`."""
+    bound = {"spec": spec.model_dump(mode="json"), "numerics": session.numerics}
+    return Checkpoint(Path(f"{out}.checkpoint"), digest_json("fednode/checkpoint/v1", bound))
+
+
+def images_of(request: WithData | Expert | Distil, session: Session, label: str, digest: str) -> LabelImages:
     """The images of one label. Raises DataChangedError unless they are those of the digest."""
     found = session.data(request.data, request.image, request.labels).labels if request.data else {}
     return unchanged(found, label, digest)

@@ -5,62 +5,27 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, TypeAdapter, model_validator
 
 from fednode import grid
-from fednode.contract import ImageShape, Label, Value
+from fednode.contract import ImageShape, Value
 from fednode.learning.dataset import DataSettings
+from fednode.learning.specs import (
+    AuditSpec,
+    ClassifierAuditSpec,
+    ClassifierSpec,
+    Digest,
+    DistilSpec,
+    ExpertSpec,
+    FitSpec,
+    Labelled,
+    Labels,
+    ScoreSpec,
+)
 from fednode.recipe import (
     Architecture,
-    AuditRecipe,
-    ExpertArchitecture,
     ExpertRecipe,
     ExpertShape,
     GeneratorArchitecture,
     GeneratorRecipe,
 )
-
-Labels = Annotated[tuple[Label, ...], Field(min_length=1)]
-Count = Annotated[int, Field(ge=0)]
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Labelled = Annotated[tuple[tuple[Label, Count], ...], Field(min_length=1, max_length=1)]
-
-
-class FitSpec(Value):
-    """What a generator follows from."""
-
-    job: Literal["fit"]
-    recipe: GeneratorRecipe
-    architecture: GeneratorArchitecture
-    label: Label
-    images: Digest
-
-
-class AuditSpec(Value):
-    """What an audit's report follows from."""
-
-    job: Literal["audit"]
-    recipe: AuditRecipe
-    architecture: GeneratorArchitecture
-    label: Label
-    images: Digest
-    weights: Digest
-
-
-class Input(Value):
-    """A generator that an expert uses: its weight digest, its one label with the images it learned from, its shape."""
-
-    weights: Digest
-    labels: Labelled
-    architecture: GeneratorArchitecture
-
-
-class ExpertSpec(Value):
-    """What an expert follows from: covered labels in order, own labels with their digests, inputs sorted by digest."""
-
-    job: Literal["expert"]
-    recipe: ExpertRecipe
-    architecture: ExpertArchitecture
-    labels: Labels
-    own: tuple[tuple[Label, Digest], ...]
-    inputs: tuple[Input, ...]
 
 
 class WithData(Value):
@@ -110,6 +75,23 @@ class Audit(WithData):
     out: str
 
 
+class FitClassifier(WithData):
+    """Fit the classifier of own images."""
+
+    op: Literal["classifier"]
+    spec: ClassifierSpec
+    out: str
+
+
+class AuditClassifier(WithData):
+    """Report on what a classifier gives away; the report goes to `out`."""
+
+    op: Literal["audit-classifier"]
+    spec: ClassifierAuditSpec
+    weights: str
+    out: str
+
+
 class Check(Value):
     """Check a weight file against its architecture."""
 
@@ -120,8 +102,8 @@ class Check(Value):
     weights: str
 
 
-class GeneratorFile(Value):
-    """Where a generator's weights are, and the folder for what descends from it alone."""
+class InputFile(Value):
+    """Where the weights of an input are, and the folder for what descends from it alone."""
 
     weights: str
     derived: str | None = None
@@ -136,7 +118,20 @@ class Expert(Value):
     image: ImageShape
     labels: Labels
     spec: ExpertSpec
-    generators: dict[Digest, GeneratorFile]
+    generators: dict[Digest, InputFile]
+    out: str
+
+
+class Distil(Value):
+    """Train an expert on inverted images; `data` is None for a node without images. Each classifier has a file by its digest."""
+
+    id: int
+    op: Literal["distil"]
+    data: DataSettings | None
+    image: ImageShape
+    labels: Labels
+    spec: DistilSpec
+    classifiers: dict[Digest, InputFile]
     out: str
 
 
@@ -204,17 +199,6 @@ class Evaluate(Product):
     confusion_png: str | None = None
 
 
-class ScoreSpec(Value):
-    """What a score follows from: the grid, covered labels in order, own labels with their digests, and all parts by digest."""
-
-    job: Literal["score"]
-    grid: grid.GridRecipe
-    labels: Labels
-    own: tuple[tuple[Label, Digest], ...]
-    experts: tuple[Digest, ...]
-    generators: tuple[tuple[Digest, Label, Count], ...]
-
-
 class Score(Product):
     """Count the answers of every cell of the grid on own held-out images; `data` is None for a node without images."""
 
@@ -257,7 +241,21 @@ class Samples(WithData):
 
 
 Request = Annotated[
-    Describe | Scan | Fit | Audit | Check | Expert | Predict | Evaluate | Score | Baseline | Samples | Pace,
+    Describe
+    | Scan
+    | Fit
+    | Audit
+    | FitClassifier
+    | AuditClassifier
+    | Check
+    | Expert
+    | Distil
+    | Predict
+    | Evaluate
+    | Score
+    | Baseline
+    | Samples
+    | Pace,
     Field(discriminator="op"),
 ]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)

@@ -74,8 +74,9 @@ def test_a_classifier_comes_with_a_catalogue_that_says_which_labels_it_has_seen(
         changed(CA, labels=tuple(LabelCount(label=label, images=0) for label in CONTRACT.labels)),
         changed(CA, architecture=expert_architecture(CONTRACT.image, 3)),
         changed(CA, architecture=CA.architecture.model_copy(update={"outputs": 4})),
+        changed(CA, architecture=CA.architecture.model_copy(update={"patch": 4})),
     ],
-    ids=["few labels", "order", "nothing seen", "no ViT", "outputs"],
+    ids=["few labels", "order", "nothing seen", "no ViT", "outputs", "patch"],
 )
 def test_a_classifier_is_refused_that_is_no_vit_of_all_labels_or_has_seen_none(wrong: Manifest) -> None:
     with pytest.raises(PeerError) as caught:

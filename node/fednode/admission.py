@@ -19,7 +19,7 @@ from fednode.contract import Contract
 from fednode.errors import PeerError
 from fednode.evaluation import Evaluation
 from fednode.manifest import Manifest
-from fednode.recipe import GeneratorArchitecture
+from fednode.recipe import GeneratorArchitecture, ViTArchitecture, vit_architecture
 from fednode.revocation import Receipt
 from fednode.roster import Roster
 from fednode.statement import Statement
@@ -132,7 +132,7 @@ def _check_manifest(signed: Signed[Manifest], issuer: PeerId, contract: Contract
 def _check_labels(manifest: Manifest, contract: Contract) -> None:
     """A generator draws one label; a classifier or expert has an output for each of its labels, in the contract's order.
 
-    A classifier is a ViT whose labels are all those of the contract.
+    A classifier is a ViT of all labels of the contract; all have the same patches, so that one expert can learn from all.
     """
     names = manifest.names()
     if isinstance(manifest.architecture, GeneratorArchitecture):
@@ -141,7 +141,7 @@ def _check_labels(manifest: Manifest, contract: Contract) -> None:
     elif manifest.kind == "classifier" and not _is_whole(manifest, contract):
         raise PeerError(
             "bad-manifest",
-            f"A classifier of {manifest.issuer} is no ViT, has other labels than our contract, or saw none.",
+            f"A classifier of {manifest.issuer} is no ViT of our patches and labels, or has seen none of these.",
         )
     elif list(names) != sorted(names, key=contract.labels.index) or len(names) != manifest.architecture.outputs:
         raise PeerError(
@@ -151,8 +151,9 @@ def _check_labels(manifest: Manifest, contract: Contract) -> None:
 
 
 def _is_whole(classifier: Manifest, contract: Contract) -> bool:
-    names, family = classifier.names(), classifier.architecture.family
-    return family == "vit" and names == contract.labels and bool(classifier.seen())
+    shape, wanted = classifier.architecture, vit_architecture(contract.image, len(contract.labels))
+    fits = isinstance(shape, ViTArchitecture) and (shape.patch, shape.outputs) == (wanted.patch, wanted.outputs)
+    return fits and classifier.names() == contract.labels and bool(classifier.seen())
 
 
 def _check_offer(catalogue: Catalogue, listed: Iterable[Manifest], contract: Contract) -> None:

@@ -5,7 +5,7 @@ from fednode.inventory import Inventory, Missing
 from fednode.lineage import Pair
 from fednode.manifest import Audit, LabelCount, Manifest
 from fednode.planned import AuditJob, Expert, Finished, Fit, Job, Publish, Sign, Spec, State
-from fednode.specs import Making, audit_spec, expert_spec, finished, makings, own_labels, seen_by_expert
+from fednode.specs import Making, audit_spec, expert_spec, finished, makings, own_labels, seen_labels
 
 
 def next_step(state: State, making: Making) -> tuple[Job, ...]:
@@ -100,6 +100,7 @@ def _publishable(state: State, stock: Inventory) -> list[Manifest]:
 
 
 def _expert_signature(state: State, stock: Inventory, spec: Spec, weights: str) -> Sign:
-    own = {own.label: own.images for own in seen_by_expert(state)}
+    seen = seen_labels(spec)
+    own = {own.label: own.images for own in own_labels(state) if own.label in seen}
     counts = tuple(LabelCount(label=label, images=own.get(label, 0)) for label in spec["labels"])
     return Sign(spec, counts, tuple(sorted(stock.live)), weights, None)

@@ -78,12 +78,12 @@ def expert_spec(state: State, stock: Inventory) -> Spec | None:
     covered = stock.covered(state.contract.labels)
     if len(covered) < 2:
         return None
-    own = [[own.label, own.digest] for own in seen_by_expert(state) if own.label in covered]
+    own = [[own.label, own.digest] for own in _seen_by_expert(state) if own.label in covered]
     made = _distilled(state, stock, len(covered)) if stock.classifiers else _trained(state, stock, len(covered))
-    return {**made, "labels": list(covered), "own": own}
+    return {**made, "labels": list(covered), "own": own if made["recipe"].get("own", True) else []}
 
 
-def seen_by_expert(state: State) -> tuple[OwnLabel, ...]:
+def _seen_by_expert(state: State) -> tuple[OwnLabel, ...]:
     """Own real images, unless the operator keeps them out; none where generators are private, for the expert would not be."""
     return own_labels(state) if state.own.shown and not state.recipes.generator.privacy else ()
 
@@ -110,7 +110,10 @@ def _trained(state: State, stock: Inventory, outputs: int) -> Spec:
 def _distilled(state: State, stock: Inventory, outputs: int) -> Spec:
     architecture = vit_architecture(state.contract.image, outputs)
     made = {**_making("distil", state.vits.distil, architecture), "inputs": _inputs(stock.classifiers)}
-    return {**made, "generators": _inputs(stock.generators)} if stock.generators else made
+    if not stock.generators:
+        return made
+    synthesis = state.recipes.expert.synthesis.model_dump(mode="json")
+    return {**made, "generators": _inputs(stock.generators), "synthesis": synthesis}
 
 
 def _making(job: str, recipe: Recipe, architecture: ExpertShape) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class Expert(Value):
 
 
 class Distil(Value):
-    """Train an expert on inverted images; `data` is None for a node without images. Each classifier has a file by its digest."""
+    """Train an expert on inverted images; `data` is None for a node without images. Each input has a file by its digest."""
 
     id: int
     op: Literal["distil"]
@@ -132,6 +132,7 @@ class Distil(Value):
     labels: Labels
     spec: DistilSpec
     classifiers: dict[Digest, InputFile]
+    generators: Annotated[dict[Digest, InputFile], Field(default_factory=dict)]
     out: str
 
 

@@ -248,7 +248,7 @@ def expert(request: Document) -> Document:
 
 def check_product(request: Document) -> None:
     """Every part of the product is there to be read."""
-    for part in (*request.get("experts", ()), *request["generators"]):
+    for part in (*request.get("experts", ()), *request["generators"], *request.get("classifiers", ())):
         Path(part["weights"]).read_bytes()
 
 
@@ -282,7 +282,7 @@ def evaluate(request: Document) -> Document:
     check_product(request)
     labels = request["labels"]
     found = images_of(request["data"], request["contract_labels"])
-    present = {"experts": request["experts"], "generative": request["generators"]}
+    present = {"experts": request["experts"], "generative": request["generators"], "ensemble": request["classifiers"]}
     products = [name for name, parts in present.items() if parts]
     return {
         "images": sum(len(images) for label, images in found.items() if label in labels),

@@ -55,7 +55,13 @@ def test_nodes_exchange_classifiers_distil_experts_and_unlearn_one_of_them_to_th
         assert federation.settle() == before
         assert len(a.requests("distil")) == 1
 
+        a.pull("hold-distil")
         c.client.leave("a test")
+        federation.until(lambda: a.status()["product"]["default"] == "ensemble", "A answers from the classifiers")
+        answer = a.predict()
+        assert (answer["product"], answer["uncovered"]) == ("ensemble", ["dog", "eel", "fox"])
+        assert {digest for _, digest in answer["lineage"]} == {one["digest"] for one in classifiers(a).values()}
+        a.release("hold-distil")
         after = federation.settle("a", "b")
         assert traces(a, weights) == traces(b, weights) == []
         assert classifiers(a).keys() == {"a", "b"}

@@ -153,6 +153,7 @@ def _product(product: Document) -> list[Block]:
         "experts": f"Predictions come from the experts of {experts}",
         "generative": "Predictions come from the generative product",
         "both": f"Predictions come from the generative product and the experts of {experts}",
+        "ensemble": "Predictions come from the ensemble of the classifiers",
         "none": "Predictions: nothing can answer yet",
     }
     stale = [(expert["peer"], expert["digest"][:8], expert["reason"]) for expert in product["stale"]]

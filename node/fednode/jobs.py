@@ -260,7 +260,7 @@ class Jobs:
         generators = {pair: manifest for pair, manifest in stock.generators.items() if pair in uses}
         data = self._data()
         fields = {
-            **product_fields(experts, generators, self._core.store),
+            **product_fields(experts, generators, {}, self._core.store),
             **common_fields(self._core.contract, self._core.recipes),
             "labels": job.spec["labels"],
             "contract_labels": data["labels"],

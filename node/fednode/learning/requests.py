@@ -5,12 +5,13 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, TypeAdapter, model_validator
 
 from fednode import grid
-from fednode.contract import ImageShape, Value
+from fednode.contract import ImageShape, Label, Value
 from fednode.learning.dataset import DataSettings
 from fednode.learning.specs import (
     AuditSpec,
     ClassifierAuditSpec,
     ClassifierSpec,
+    Count,
     Digest,
     DistilSpec,
     ExpertSpec,
@@ -25,6 +26,7 @@ from fednode.recipe import (
     ExpertShape,
     GeneratorArchitecture,
     GeneratorRecipe,
+    ViTArchitecture,
 )
 
 
@@ -154,6 +156,15 @@ class GeneratorWeights(Value):
     derived: str | None = None
 
 
+class ClassifierWeights(Value):
+    """A published classifier; its outputs are `labels` in order, each with the images that it saw."""
+
+    digest: Digest
+    weights: str
+    architecture: ViTArchitecture
+    labels: Annotated[tuple[tuple[Label, Count], ...], Field(min_length=1)]
+
+
 class Product(Value):
     """What a product is made of. `labels` are the covered ones, in the contract's order; all experts tell these apart."""
 
@@ -162,6 +173,7 @@ class Product(Value):
     image: ImageShape
     experts: tuple[ExpertWeights, ...] = ()
     generators: tuple[GeneratorWeights, ...] = ()
+    classifiers: tuple[ClassifierWeights, ...] = ()
     recipe: ExpertRecipe
 
 

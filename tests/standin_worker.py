@@ -228,6 +228,16 @@ def distil(request: Document) -> Document:
 
 
 @op
+def import_classifier(request: Document) -> Document:
+    data = Path(request["file"]).read_bytes()
+    if BAD_MARK in data:
+        raise FailedError("bad-weights", "The weights have a value that is not finite.")
+    Path(request["out"]).write_bytes(weights_of({"file": hashlib.sha256(data).hexdigest()}))
+    shape = {"family": "vit", "name": request["model"], "image": request["image"], "patch": 2}
+    return {"architecture": {**shape, "width": 192, "depth": 12, "heads": 3, "outputs": len(request["labels"])}}
+
+
+@op
 def check(request: Document) -> Document:
     if BAD_MARK in Path(request["weights"]).read_bytes():
         raise FailedError("bad-weights", "The weights have a value that is not finite.")

@@ -1,5 +1,7 @@
 """Real node processes that exchange classifiers: they fit, audit, list, fetch, distil, unlearn, and choose by their labels."""
 
+import json
+
 import pytest
 from federation import Federation, reference
 from nodes import Node
@@ -129,3 +131,50 @@ def test_private_generators_and_classifiers_are_not_published_by_one_node() -> N
         a.start(FEDNODE_DP="8")
         assert a.wait() == 3
         assert "has no such privacy" in a.tail()
+
+
+def test_a_ready_classifier_is_offered_and_every_status_says_that_nobody_audited_it() -> None:
+    with Federation(TWO, exchange="classifiers") as federation:
+        a, b = federation["a"], federation["b"]
+        federation.start()
+        before = federation.settle()
+        file = a.folder / "model.safetensors"
+        file.write_bytes(b"a checkpoint")
+        verb = ("import-classifier", str(file), "--model", "vit_tiny_patch16_224", "--labels", "dog,eel", "--yes")
+        done = a.run(*verb, "--json")
+        assert done.returncode == 0, done.stderr
+        made = json.loads(done.stdout)
+        assert (made["labels"], made["audited"]) == (["dog", "eel"], False)
+        federation.until(lambda: classifiers(b).get("a", {}).get("digest") == made["digest"], "B has it")
+        after = federation.settle()
+        assert not before.items() & after.items()
+        assert classifiers(b)["a"] == {
+            "peer": "a",
+            "digest": made["digest"],
+            "labels": {"dog": 1, "eel": 1},
+            "audited": False,
+        }
+        assert "NOT AUDITED" in b.run("status").stdout
+
+        a.kill()
+        a.start()
+        assert federation.settle() == after
+        (a.folder / "bad").write_bytes(b"these weights are bad")
+        for wrong, code, words in (
+            (("--model", "resnet50", "--labels", "dog,eel"), 13, "no model 'resnet50'"),
+            (("--model", "vit_tiny_patch16_224", "--labels", "dog,gnu"), 13, "'gnu' is not a label"),
+            (("--model", "vit_tiny_patch16_224", "--labels", "dog"), 13, "at least two"),
+            (("--model", "vit_tiny_patch16_224", "--labels", "dog,eel"), 12, "not finite"),
+        ):
+            done = a.run("import-classifier", str(a.folder / "bad"), *wrong, "--yes")
+            assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+        assert classifiers(a)["a"]["digest"] == made["digest"]
+
+        assert a.client.withdraw("eel") == {"label": "eel", "digest": made["digest"]}
+        federation.until(
+            lambda: classifiers(b).get("a", {"labels": 0})["labels"] == {"ant": 35, "bee": 35, "cat": 35},
+            "the own one is back",
+        )
+        assert federation.settle() == before
+        done = a.run(*verb)
+        assert (done.returncode, "'eel' is withdrawn" in done.stderr) == (13, True)

@@ -49,7 +49,13 @@ RECIPES = Recipes(
     expert=ExpertRecipe(),
 )
 ARCHITECTURE: TypeAdapter[Architecture] = TypeAdapter(Architecture)
-MADE: dict[str, Kind] = {"fit": "generator", "classifier": "classifier", "expert": "expert", "distil": "expert"}
+MADE: dict[str, Kind] = {
+    "fit": "generator",
+    "classifier": "classifier",
+    "import": "classifier",
+    "expert": "expert",
+    "distil": "expert",
+}
 Images = Mapping[str, str]
 
 
@@ -97,6 +103,7 @@ class Node:
     exchange: Exchange = "generators"
     kinds: frozenset[Kind] = GENERATORS
     waited_words: bool = False
+    ready: Spec | None = None
     failing: frozenset[str | None] = frozenset()
     withdrawn: frozenset[str] = frozenset()
     overrides: Mapping[str, str] = field(default_factory=dict)
@@ -142,6 +149,7 @@ class Node:
             overrides=self.overrides,
             shown=self.shown,
             chooses=self.exchange == "auto",
+            ready=self.ready,
             finished=dict(self.finished),
             left=self.left,
             unconfirmed=frozenset(self.unconfirmed),

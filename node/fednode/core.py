@@ -23,6 +23,7 @@ from fednode.vit_recipe import ViTRecipes
 from fednode_crypto.identity import Identity, PeerId
 
 KINDS = "kinds"  # the setting that holds which kinds were exchanged last
+READY = "ready"  # that with the spec of the classifier that was handed in
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Core:
 def given(core: Core) -> frozenset[str]:
     """The own labels of whose images peers have a model. Only the operator takes one back: images that vanish are a mishap."""
     mine = [manifest for pair, manifest in core.book.word().offers().items() if pair.issuer == core.me]
-    names = {name for manifest in mine if manifest.kind != "expert" for name in manifest.seen()}
+    names = {name for manifest in mine if manifest.kind != "expert" and manifest.audit for name in manifest.seen()}
     return frozenset() if core.left else frozenset(names) - core.ledger.withdrawn()
 
 
@@ -144,6 +145,7 @@ def state(core: Core, waited: bool, waited_experts: bool = False) -> State:
         overrides=core.ledger.overrides(),
         shown=core.settings.experts_see == "all",
         chooses=core.settings.exchange == "auto",
+        ready=core.ledger.get(READY),
         finished=finished({job.digest: job for job in core.ledger.jobs()}),
         left=core.left,
         unconfirmed=core.book.unconfirmed(),

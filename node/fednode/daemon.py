@@ -12,12 +12,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from fednode import core as cores
-from fednode import modes, source
+from fednode import modes, ready, source
 from fednode.answers import Answers
 from fednode.book import Book, News
 from fednode.config import Home, Lock, Settings, ensure_home
@@ -196,6 +196,10 @@ class Daemon:
         if self._jobs.fatal is not None:
             raise self._jobs.fatal
         return ExitCode.OK
+
+    async def import_classifier(self, file: str, model: str, labels: Sequence[str]) -> dict[str, Any]:
+        """Check a ready classifier, and offer it from now on; see ready.py."""
+        return await ready.take(self.core, self._serve, file, model, labels)
 
     def broadcast(self, news: News) -> list[str]:
         """Tell all connected peers at once; the names of those."""

@@ -10,6 +10,8 @@ from fednode.specs import Making, audit_spec, expert_spec, finished, makings, ow
 
 def next_step(state: State, making: Making) -> tuple[Job, ...]:
     """The next step for an own generator or classifier; none if it is signed, or can't be published."""
+    if making.ready:
+        return _signing(state, making)
     fitted = finished(state, making.spec)
     if fitted is None or (fitted.digest and Pair(state.me, fitted.digest) not in state.held.files):
         return (Fit(making.label, making.spec),)
@@ -19,8 +21,7 @@ def next_step(state: State, making: Making) -> tuple[Job, ...]:
     audited = finished(state, audit)
     if audited is None:
         return (AuditJob(making.label, audit, fitted.digest),)
-    sign = _signature(state, making)
-    return () if sign is None or _signed(state, sign) else (sign,)
+    return _signing(state, making)
 
 
 def publication(state: State, stock: Inventory) -> tuple[Publish, ...]:
@@ -50,11 +51,22 @@ def expert_jobs(state: State, stock: Inventory, missing: tuple[Missing, ...]) ->
     return () if _signed(state, sign) else (sign,)
 
 
+def _signing(state: State, making: Making) -> tuple[Sign, ...]:
+    sign = _signature(state, making)
+    return () if sign is None or _signed(state, sign) else (sign,)
+
+
 def _signature(state: State, making: Making) -> Sign | None:
-    """What the manifest of an own artifact has to say; None while it is not audited, or if it can't be published."""
+    """What the manifest of an own artifact has to say; None while it is not audited, or if it can't be published.
+
+    What was handed in is not audited, and its manifest says so.
+    """
     fitted = finished(state, making.spec)
     if fitted is None or fitted.digest is None:
         return None
+    if making.ready:
+        here = Pair(state.me, fitted.digest) in state.held.files
+        return Sign(making.spec, making.counts, (), fitted.digest, None) if here else None
     verdict = _verdict(state, fitted.digest, finished(state, audit_spec(state, making.spec, fitted.digest)))
     return Sign(making.spec, making.counts, (), fitted.digest, verdict) if verdict else None
 
@@ -82,6 +94,8 @@ def _signed(state: State, sign: Sign) -> Manifest | None:
 
 def _hopeless(state: State, making: Making) -> bool:
     """Whether it can't be published as it is."""
+    if making.ready:
+        return _signature(state, making) is None
     fitted = finished(state, making.spec)
     if fitted is None or fitted.digest is None:
         return fitted is not None

@@ -51,6 +51,7 @@ class Own:
 
     `overrides` are the operator's reasons to publish generators, by weight digest, in spite of a failed audit. `shown`: the own
     expert sees own images, and not only what generators draw. `chooses`: what is exchanged follows from what all nodes hold.
+    `ready`: the classifier that the operator handed in, which takes the place of one fitted to own images.
     """
 
     scan: tuple[OwnLabel, ...] | None = None
@@ -58,6 +59,7 @@ class Own:
     overrides: Mapping[str, str] = field(default_factory=dict)
     shown: bool = True
     chooses: bool = False
+    ready: Spec | None = None
     finished: Mapping[str, Finished] = field(default_factory=dict)
     left: bool = False
     unconfirmed: frozenset[PeerId] = frozenset()

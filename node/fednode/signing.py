@@ -14,6 +14,7 @@ from fednode.manifest import Kind, Manifest, Numerics, Privacy, Weights
 from fednode.planned import Sign, SignEvaluation, Spec, spec_digest
 from fednode.recipe import Architecture, ExpertArchitecture, GeneratorArchitecture, Recipe, ViTArchitecture
 from fednode.scoring import grid_of
+from fednode.vit_recipe import ImportRecipe
 
 LAST_EVALUATED = "evaluated"  # the setting with the time of our last evaluation, which no later one may share
 
@@ -55,6 +56,8 @@ def manifest_of(core: Core, job: Sign) -> Manifest:
 
 def _kind(core: Core, spec: Spec) -> tuple[Kind, Recipe]:
     """What the job of this spec makes, and how."""
+    if spec["job"] == "import":
+        return "classifier", ImportRecipe.model_validate(spec["recipe"])
     made: dict[str, tuple[Kind, Recipe]] = {
         "fit": ("generator", core.recipes.generator),
         "classifier": ("classifier", core.vits.classifier),

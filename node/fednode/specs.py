@@ -13,11 +13,19 @@ from fednode.recipe import ExpertShape, Recipe, expert_architecture, generator_a
 
 @dataclass(frozen=True)
 class Making:
-    """What a node makes from own images alone: the generator of a label, or (label None) the classifier of all of them."""
+    """What a node makes from own images alone: the generator of a label, or (label None) the classifier of all of them.
+
+    A classifier that is `ready` was made elsewhere: nothing is fitted, and nothing audited.
+    """
 
     label: str | None
     spec: Spec
     counts: tuple[LabelCount, ...]
+
+    @property
+    def ready(self) -> bool:
+        """Whether it was handed in."""
+        return bool(self.spec["job"] == "import")
 
     @property
     def seen(self) -> tuple[str, ...]:
@@ -46,10 +54,10 @@ def own_labels(state: State) -> tuple[OwnLabel, ...]:
 
 
 def makings(state: State) -> tuple[Making, ...]:
-    """All that is to be made from own images, of the kinds that this node exchanges."""
+    """All that this node makes or was handed, of the kinds that it exchanges."""
     own, kinds = own_labels(state), state.word.kinds
-    generators = [_generator(state, one) for one in own if "generator" in kinds]
-    return (*generators, *([_classifier(state, own)] if own and "classifier" in kinds else []))
+    generators = tuple(_generator(state, one) for one in own if "generator" in kinds)
+    return generators + (_classifiers(state, own) if "classifier" in kinds else ())
 
 
 def fit_spec(state: State, own: OwnLabel) -> Spec:
@@ -90,6 +98,15 @@ def _seen_by_expert(state: State) -> tuple[OwnLabel, ...]:
 
 def _generator(state: State, own: OwnLabel) -> Making:
     return Making(own.label, fit_spec(state, own), (LabelCount(label=own.label, images=own.images),))
+
+
+def _classifiers(state: State, own: Sequence[OwnLabel]) -> tuple[Making, ...]:
+    """The classifier that was handed in, unless a label of it is withdrawn; else that of own images, if there are any."""
+    ready = state.own.ready
+    if ready is not None and not set(ready["seen"]) & state.own.withdrawn:
+        counts = (LabelCount(label=label, images=int(label in ready["seen"])) for label in ready["labels"])
+        return (Making(None, ready, tuple(counts)),)
+    return (_classifier(state, own),) if own else ()
 
 
 def _classifier(state: State, own: Sequence[OwnLabel]) -> Making:

@@ -23,7 +23,7 @@ def demo(
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Build no reference federation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a whole federation here, and let its last node leave.
+    """Run a federation here, and let its last node leave.
 
     Real processes, each with its own home, key and port, share out the labels of the data, fit, exchange, train and answer. Then
     the last node leaves while all others are asked for predictions, they rebuild, and a reference federation that never had that

@@ -12,6 +12,7 @@ from fednode.learning import answers, comparisons, distillation, operations, sco
 from fednode.learning.answers import UnanswerableError
 from fednode.learning.operations import DataChangedError
 from fednode.learning.pace import pace
+from fednode.learning.ready import import_classifier
 from fednode.learning.requests import REQUEST
 from fednode.learning.session import Report, Session
 from fednode.learning.weights import BadWeightsError
@@ -26,6 +27,7 @@ OPS: dict[str, Callable[[Any, Session, Report], dict[str, Any]]] = {
     "classifier": distillation.classifier,
     "audit-classifier": distillation.audit_classifier,
     "check": operations.check,
+    "import-classifier": import_classifier,
     "expert": operations.expert,
     "distil": distillation.distil,
     "predict": answers.predict,

@@ -27,6 +27,7 @@ from fednode.recipe import (
     GeneratorArchitecture,
     GeneratorRecipe,
     ViTArchitecture,
+    ViTName,
 )
 
 
@@ -91,6 +92,19 @@ class AuditClassifier(WithData):
     op: Literal["audit-classifier"]
     spec: ClassifierAuditSpec
     weights: str
+    out: str
+
+
+class ImportClassifier(Value):
+    """Check a ready ViT whose outputs are the labels `named`, and write it for all `labels` of the contract."""
+
+    id: int
+    op: Literal["import-classifier"]
+    image: ImageShape
+    labels: Labels
+    model: ViTName
+    named: Labels
+    file: str
     out: str
 
 
@@ -261,6 +275,7 @@ Request = Annotated[
     | FitClassifier
     | AuditClassifier
     | Check
+    | ImportClassifier
     | Expert
     | Distil
     | Predict

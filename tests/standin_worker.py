@@ -339,6 +339,15 @@ def samples(request: Document) -> Document:
 
 
 @op
+def deal(request: Document) -> Document:
+    """Node i gets all labels but the i-th; the files are empty, for a stand-in's npz has 40 images of each label."""
+    for out in request["out"]:
+        Path(out).touch()
+    kept = [[label for at, label in enumerate(request["labels"]) if at != node] for node in range(len(request["out"]))]
+    return {"parts": [dict.fromkeys(labels, DIGITS_IMAGES) for labels in kept]}
+
+
+@op
 def pace(request: Document) -> Document:
     return {"images_per_second": 640.0 if request["recipe"]["batch"] == 64 else 32.0}
 

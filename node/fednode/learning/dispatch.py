@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from fednode.errors import DataError, FednodeError
 from fednode.learning import answers, comparisons, distillation, operations, scoring
 from fednode.learning.answers import UnanswerableError
+from fednode.learning.dealing import deal
 from fednode.learning.operations import DataChangedError
 from fednode.learning.pace import pace
 from fednode.learning.ready import import_classifier
@@ -34,6 +35,7 @@ OPS: dict[str, Callable[[Any, Session, Report], dict[str, Any]]] = {
     "evaluate": answers.evaluate,
     "score": scoring.score,
     "baseline": comparisons.baseline,
+    "deal": deal,
     "samples": comparisons.samples_picture,
     "pace": pace,
 }

@@ -247,6 +247,19 @@ class Baseline(Value):
     recipe: ExpertRecipe
 
 
+class Deal(Value):
+    """Deal the training images of a source to as many files as `out` names, each label by Dirichlet shares."""
+
+    id: int
+    op: Literal["deal"]
+    source: str
+    image: ImageShape
+    labels: Labels
+    alpha_milli: Annotated[int, Field(ge=10, le=1_000_000)]
+    seed: Annotated[int, Field(ge=0)]
+    out: Annotated[tuple[str, ...], Field(min_length=2)]
+
+
 class Pace(Value):
     """How fast a fit goes here: time it for some seconds."""
 
@@ -282,6 +295,7 @@ Request = Annotated[
     | Evaluate
     | Score
     | Baseline
+    | Deal
     | Samples
     | Pace,
     Field(discriminator="op"),

@@ -76,6 +76,8 @@ def test_a_peer_that_leaves_leaves_what_would_be_there_without_it(
     if settled:
         world.settle()
     gone = world.nodes[0]
+    own = {made.pair for made in gone.manifests.values() if made.issuer == gone.me and made.kind != "expert"}
+    kept = own & gone.files if settled else set()
     gone.hear_revocation(gone.me)
     world.settle()
     never = World.of(federation[1:], seed, exchange).settle()
@@ -85,6 +87,7 @@ def test_a_peer_that_leaves_leaves_what_would_be_there_without_it(
         assert not node.unconfirmed
         assert not node.unreported
     assert {pair for pair in gone.files if pair.issuer != gone.me or tainted(gone, pair)} == set()
+    assert kept <= gone.files
 
 
 @quick

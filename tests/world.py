@@ -135,7 +135,8 @@ class Node:
         said = Word(
             frozenset({self.me}) if self.left else good, dict(self.catalogues), dict(self.manifests), self.kinds
         )
-        self.kinds = modes.choose(self.exchange, said, self.me, self.kinds, self.waited_words).kinds
+        if not self.left:
+            self.kinds = modes.choose(self.exchange, said, self.me, self.kinds, self.waited_words).kinds
         return replace(said, kinds=self.kinds)
 
     def held(self) -> Held:

@@ -85,8 +85,14 @@ def word(core: Core) -> Word:
 
 
 def choose(core: Core, waited: bool) -> None:
-    """Take the kinds that should be exchanged now; `waited`: the gather deadline for first words has passed."""
+    """Take the kinds that should be exchanged now; `waited`: the gather deadline for first words has passed.
+
+    After we left it stays what it was, for others no longer count, and own models stay here.
+    """
     held: frozenset[Kind] = frozenset(core.ledger.get(KINDS, ()))
+    if core.left and held:
+        core.choice = Choice(held, "as it was before this node left")
+        return
     core.choice = modes.choose(core.settings.exchange, core.book.word(), core.me, held, waited)
     if core.choice.kinds != held:
         core.ledger.set(KINDS, sorted(core.choice.kinds))

@@ -193,3 +193,9 @@ def test_targets_are_the_labels_that_the_classifier_has_seen(network: nn.Module,
     assert torch.bincount(made("ab"), minlength=4).tolist() == wanted
     assert made("ab").tolist() == made("ab").tolist()
     assert made("ab").tolist() != made("cd").tolist()
+
+
+def test_a_label_of_few_images_has_one_all_the_same(network: nn.Module) -> None:
+    counts = {"ant": 1, "bee": 0, "cat": 999}
+    found = targets_of(Classifier("ab", network, SHAPE, counts), InversionRecipe(images=10))
+    assert torch.bincount(found, minlength=3).tolist() == [1, 0, 10]

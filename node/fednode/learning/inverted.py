@@ -38,9 +38,13 @@ class Classifier:
 
 
 def targets_of(classifier: Classifier, recipe: InversionRecipe) -> Tensor:
-    """(N,): the outputs that images are made for, those that the classifier has seen, in mixed order."""
+    """(N,): the outputs that images are made for, in mixed order: those that the classifier has seen, each at least once.
+
+    So no label is lost that one node alone holds with few images; N can be a little more than the recipe's `images`.
+    """
     seen = [(output, count) for output, count in enumerate(classifier.counts.values()) if count]
-    amounts = shares([count if recipe.share == "counts" else 1 for _, count in seen], recipe.images, 100)
+    exact = shares([count if recipe.share == "counts" else 1 for _, count in seen], recipe.images, 100)
+    amounts = [max(amount, 1) for amount in exact]
     targets = torch.repeat_interleave(torch.tensor([output for output, _ in seen]), torch.tensor(amounts))
     chance = torch.Generator().manual_seed(seed_of(classifier.digest, "targets"))
     return targets[torch.randperm(len(targets), generator=chance)]

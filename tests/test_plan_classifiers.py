@@ -11,8 +11,9 @@ from fednode.config import Exchange
 from fednode.inventory import GENERATORS, Missing
 from fednode.modes import CLASSIFIERS
 from fednode.planned import AuditJob, Expert, Fit, Publish, Scan, Score, Sign
+from fednode.specs import input_digests, own_digests, seen_labels
 
-quick = settings(max_examples=8, deadline=None)
+quick = settings(max_examples=5, deadline=None)
 
 kinds = st.sampled_from(["classifiers", "both", "auto"])
 MANY = [(1, {"ant": "a", "bee": "b", "cat": "c"}), (2, {"bee": "bb", "cat": "cc", "dog": "dd"})]
@@ -258,3 +259,15 @@ def test_a_label_that_no_classifier_has_seen_is_not_covered() -> None:
     node = World.of(TWO, exchange="classifiers").settle().nodes[0]
     assert node.stock().covered(CONTRACT.labels) == ("ant", "bee", "cat")
     assert node.me == identity(1).peer_id
+
+
+def test_a_job_tells_what_it_sees_and_uses() -> None:
+    node = World.of(TWO, exchange="both").settle().nodes[0]
+    (expert,) = experts_of(node)
+    assert input_digests(expert.spec) == {pair.digest for pair in node.stock().live}
+    assert seen_labels(expert.spec) == {"ant", "bee"}
+    fits = {job.label: job.spec for job in node.log if isinstance(job, Fit)}
+    assert (seen_labels(fits["ant"]), seen_labels(fits[None])) == ({"ant"}, {"ant", "bee"})
+    assert own_digests(fits[None]) == own_digests(fits["ant"]) | own_digests(fits["bee"])
+    (score,) = [job.spec for job in node.log if isinstance(job, Score)]
+    assert input_digests(score) == input_digests(fits[None]) == set()

@@ -106,23 +106,33 @@ def test_a_classifier_whose_audit_fails_is_held_back_until_its_owner_says_why() 
         assert (told["peer"], told["label"], told["reason"]) == ("a", "", "all images are public")
 
 
-@pytest.mark.parametrize(("labels", "kind"), [(THREE, "classifier"), (FEW, "generator")])
-def test_auto_exchanges_what_the_labels_of_all_nodes_speak_for(labels: dict[str, tuple[str, ...]], kind: str) -> None:
-    with Federation(labels, exchange="auto") as federation:
-        first, *others = federation.nodes.values()
-        federation.start(first.name)
-        federation.until(lambda: len(first.status()["waiting"]) == len(others), "the first waits for the others")
-        assert first.status()["exchange"]["kinds"] == []
-        federation.start(*(node.name for node in others))
+def test_auto_exchanges_what_the_labels_of_all_nodes_speak_for() -> None:
+    with Federation(THREE, exchange="auto") as federation:
+        a = federation["a"]
+        federation.start("a")
+        federation.until(lambda: len(a.status()["waiting"]) == 2, "A waits for the others")
+        assert a.status()["exchange"]["kinds"] == []
+        federation.start("b", "c")
         found = federation.settle()
         for node in federation.nodes.values():
-            assert node.status()["exchange"]["kinds"] == [kind]
-            assert "on the mean" in node.status()["exchange"]["why"]
-        first.kill()
-        federation.start(first.name)
-        assert federation.settle() == found
-    fixed = f"{kind}s"
-    assert found == reference(labels, exchange=fixed)
+            assert node.status()["exchange"]["kinds"] == ["classifier"]
+            assert node.status()["exchange"]["why"] == "nodes hold 2.7 of 4 labels on the mean, which is half or more"
+        a.kill()
+        federation.start("a")
+        federation.settle()
+        federation["b"].client.leave("then A and C hold 3 of 4 labels")
+        found = federation.settle("a", "c")
+        assert a.status()["exchange"]["why"] == "nodes hold 3.0 of 4 labels on the mean, which is half or more"
+    assert found == reference({name: THREE[name] for name in ("a", "c")}, exchange="classifiers")
+
+
+def test_auto_exchanges_generators_where_nodes_hold_few_labels() -> None:
+    with Federation(FEW, exchange="auto") as federation:
+        federation.start()
+        federation.settle()
+        a = federation["a"]
+        assert a.status()["exchange"]["kinds"] == ["generator"]
+        assert "Exchanges generators (auto: nodes hold 1.3 of 4 labels on the mean" in a.run("status").stdout
 
 
 def test_private_generators_and_classifiers_are_not_published_by_one_node() -> None:

@@ -187,12 +187,15 @@ class Answers:
         }
 
     async def evaluate(self, fields: Fields) -> Document:
-        """Measures of every product, and of the way that `auto` takes, on the test part of a data source."""
+        """Measures of every product that knows all labels, and of what `auto` takes, on the test part of a data source."""
 
         def everything(sight: Sight) -> Choice:
             way, stock = choose(sight, "auto").way, sight.stock
-            generators = stock.generators if stock.draws(stock.covered(labels)) else {}
-            return Choice(way, stock.experts, generators, parts_of(stock), stock.classifiers)
+            generators, classifiers = (
+                live if set(stock.covered(labels)) <= _known(live) else {}
+                for live in (stock.generators, stock.classifiers)
+            )
+            return Choice(way, stock.experts, generators, parts_of(stock), classifiers)
 
         def request(choice: Choice) -> Fields:
             return {**fields, "contract_labels": labels, "chosen": choice.way.fields(), **self._parts(choice)}

@@ -28,7 +28,7 @@ from fednode.parts import common_fields, product_fields
 from fednode.planned import AuditJob, Check, Expert, Fit, Job, OwnLabel, Scan, Score, spec_digest
 from fednode.scoring import grid_of
 from fednode.slots import slot, slot_names
-from fednode.specs import own_digests, seen_labels
+from fednode.specs import input_digests, own_digests, seen_labels
 from fednode.workers import Fields, Worker
 from fednode_crypto.digest import sha256_hex
 from fednode_crypto.errors import KeyFileError
@@ -145,11 +145,15 @@ class Jobs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _sweep(self, names: set[str]) -> None:
-        """Rule 4. Before the own images are known, jobs that were begun and whose label is not withdrawn may be planned again."""
+        """Rule 4. Before the own images are known, jobs that were begun may be planned again if nothing that they see is gone."""
         if key(Scan()) in names:
             withdrawn = self._core.ledger.withdrawn()
-            begun = self._core.ledger.jobs()
-            names = names | {job.digest for job in begun if not seen_labels(job.spec) & withdrawn}
+            live = {pair.digest for pair in cores.stock(self._core).live}
+            names = names | {
+                job.digest
+                for job in self._core.ledger.jobs()
+                if not seen_labels(job.spec) & withdrawn and input_digests(job.spec) <= live
+            }
         with storage_errors():
             for path in self._core.home.work.glob("*.safetensors*"):
                 if path.name.partition(".")[0] not in names:

@@ -43,6 +43,12 @@ def seen_labels(spec: Spec) -> frozenset[str]:
     return frozenset([spec["label"]] if "label" in spec else (label for label, _ in spec.get("own", ())))
 
 
+def input_digests(spec: Spec) -> frozenset[str]:
+    """The weight digests of the live artifacts that a job uses."""
+    named = (*spec.get("inputs", ()), *(spec.get("generators", ()) if spec["job"] == "distil" else ()))
+    return frozenset(one["weights"] for one in named)
+
+
 def own_digests(spec: Spec) -> frozenset[str]:
     """The digests of the own images that a job sees."""
     return frozenset([spec["images"]] if "images" in spec else (digest for _, digest in spec.get("own", ())))

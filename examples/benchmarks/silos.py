@@ -25,7 +25,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with this
 
@@ -40,6 +40,7 @@ from rich.console import Console
 from fednode.errors import ExitCode, FednodeError
 from fednode.learning.dataset import Evaluated
 from fednode.learning.session import make_deterministic, open_session
+from fednode.recipe import Dtype
 
 WIDTH = 110  # of the table in a file or a pipe
 

@@ -8,11 +8,17 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from fednode.contract import ImageShape, Value
-from fednode.recipe import Augment, Dtype, Recipe
+from fednode.recipe import Augment, Dtype, Recipe, ViTArchitecture, ViTName, vit_architecture
 
 Mode = Literal["dense", "sparse", "random", "rebirth"]
 Reading = Literal["none", "subset", "dense"]
 Thousandths = Annotated[int, Field(ge=0, le=1_000)]
+
+SIZES = {
+    "tiny": (192, 12, 3),
+    "small": (384, 12, 6),
+    "base": (768, 12, 12),
+}  # width, depth, heads (2010.11929, 2012.12877)
 
 
 class ClassifierRecipe(Recipe):
@@ -98,6 +104,23 @@ class DistilRecipe(Recipe):
     shift: Annotated[int, Field(ge=0, le=64)] = 0
     jitter_milli: Thousandths = 150
     dtype: Dtype = "float32"
+
+
+class ImportRecipe(Recipe):
+    """A ready classifier: a timm ViT that was made elsewhere."""
+
+    version: Literal[1] = 1
+    model: ViTName
+
+
+def ready_architecture(model: ViTName, image: ImageShape, outputs: int) -> ViTArchitecture:
+    """The ViT of this name as timm has it, for the patches that images of this shape are cut into here.
+
+    Raises ValidationError if there are too many outputs.
+    """
+    width, depth, heads = SIZES[model.split("_")[1]]
+    patch = vit_architecture(image, outputs).patch
+    return ViTArchitecture(name=model, image=image, patch=patch, width=width, depth=depth, heads=heads, outputs=outputs)
 
 
 class ViTRecipes(Value):

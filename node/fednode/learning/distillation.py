@@ -14,9 +14,10 @@ from fednode.learning.dataset import LabelImages
 from fednode.learning.distil import Lesson
 from fednode.learning.distil import distil as distil_expert
 from fednode.learning.inverted import Classifier, inverted
-from fednode.learning.operations import checkpoint_of, images_of, spec_seed
+from fednode.learning.operations import checkpoint_of, donors_of, images_of, spec_seed
 from fednode.learning.requests import AuditClassifier, Distil, FitClassifier
 from fednode.learning.session import Report, Session
+from fednode.learning.synthesis import draw_label
 from fednode.learning.vitfit import Aids
 from fednode_crypto import strict_json
 
@@ -63,7 +64,8 @@ def distil(request: Distil, session: Session, report: Report) -> Result:
     for number, one in enumerate(members, 1):
         aids = _aids(f"invert {number}/{len(members)}", session, report, checkpoint)
         found.append(inverted(one, spec.recipe.inversion, session.numerics, aids))
-    lesson = Lesson(spec.labels, [_train(own)], members, spec.recipe)
+    drawn = _drawn(request, session, report)
+    lesson = Lesson(spec.labels, [_train(own), drawn], members, spec.recipe)
     aids = _aids("train", session, report, checkpoint.of("train"))
     tensors = distil_expert(lesson, found, spec.architecture, spec_seed(spec, "distil"), aids)
     weights.save(Path(request.out), tensors)
@@ -71,7 +73,20 @@ def distil(request: Distil, session: Session, report: Report) -> Result:
     told = expert_membership(network, own, spec.labels, session.device)
     checkpoint.remove()
     counts = {"real": sum(len(one.train) for one in own.values()), "inverted": sum(len(one.images) for one in found)}
-    return {"images": counts, "membership": told}
+    return {"images": counts | ({"synthetic": sum(map(len, drawn.values()))} if drawn else {}), "membership": told}
+
+
+def _drawn(request: Distil, session: Session, report: Report) -> dict[str, Tensor]:
+    """What the generators of the spec draw, by label; nothing without generators."""
+    synthesis = request.spec.synthesis
+    if synthesis is None:
+        return {}
+    donors = donors_of(request.spec.generators, request.generators, session)
+    drawn: dict[str, Tensor] = {}
+    for label, by in donors.items():
+        report("draw", len(drawn), len(donors))
+        drawn[label] = draw_label(by, 0, synthesis, session.numerics).images
+    return drawn
 
 
 def _own(request: FitClassifier | AuditClassifier | Distil, session: Session) -> dict[str, LabelImages]:

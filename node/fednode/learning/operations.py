@@ -19,9 +19,10 @@ from fednode.learning.expert import Pool
 from fednode.learning.expert import fit as fit_expert
 from fednode.learning.expert import load as load_expert
 from fednode.learning.networks import tensors_of
-from fednode.learning.requests import Audit, Check, Describe, Distil, Expert, Fit, Scan, WithData
+from fednode.learning.requests import Audit, Check, Describe, Distil, Expert, Fit, InputFile, Scan, WithData
 from fednode.learning.seeds import seed_of
 from fednode.learning.session import Report, Session
+from fednode.learning.specs import Input
 from fednode.learning.synthesis import Donor, samples
 from fednode.learning.training import Lesson, pools
 from fednode_crypto import strict_json
@@ -129,7 +130,7 @@ def expert(request: Expert, session: Session, report: Report) -> Result:
     spec, out = request.spec, Path(request.out)
     own = {label: images_of(request, session, label, digest) for label, digest in spec.own}
     train = {label: torch.from_numpy(one.train) for label, one in own.items()}
-    lesson = Lesson(spec.labels, train, _donors(request, session), spec.recipe)
+    lesson = Lesson(spec.labels, train, donors_of(spec.inputs, request.generators, session), spec.recipe)
     left = Left()
     tensors = fit_expert(
         _counted(pools(lesson, session, report), left),
@@ -187,10 +188,11 @@ def _counted(made: Iterable[Pool], left: Left) -> Iterator[Pool]:
         yield pool
 
 
-def _donors(request: Expert, session: Session) -> dict[str, list[Donor]]:
+def donors_of(inputs: Iterable[Input], files: Mapping[str, InputFile], session: Session) -> dict[str, list[Donor]]:
+    """The generators of a spec, by label; `files` are by weight digest."""
     donors: dict[str, list[Donor]] = {}
-    for one in request.spec.inputs:
-        file, (label, count) = request.generators[one.weights], one.labels[0]
+    for one in inputs:
+        file, (label, count) = files[one.weights], one.labels[0]
         denoiser = session.generator(file.weights, one.weights, one.architecture)
         derived = Path(file.derived) if file.derived else None
         donors.setdefault(label, []).append(Donor(one.weights, label, count, denoiser, derived))

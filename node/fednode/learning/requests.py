@@ -5,12 +5,13 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, TypeAdapter, model_validator
 
 from fednode import grid
-from fednode.contract import ImageShape, Value
+from fednode.contract import ImageShape, Label, Value
 from fednode.learning.dataset import DataSettings
 from fednode.learning.specs import (
     AuditSpec,
     ClassifierAuditSpec,
     ClassifierSpec,
+    Count,
     Digest,
     DistilSpec,
     ExpertSpec,
@@ -25,6 +26,8 @@ from fednode.recipe import (
     ExpertShape,
     GeneratorArchitecture,
     GeneratorRecipe,
+    ViTArchitecture,
+    ViTName,
 )
 
 
@@ -92,6 +95,19 @@ class AuditClassifier(WithData):
     out: str
 
 
+class ImportClassifier(Value):
+    """Check a ready ViT whose outputs are the labels `named`, and write it for all `labels` of the contract."""
+
+    id: int
+    op: Literal["import-classifier"]
+    image: ImageShape
+    labels: Labels
+    model: ViTName
+    named: Labels
+    file: str
+    out: str
+
+
 class Check(Value):
     """Check a weight file against its architecture."""
 
@@ -123,7 +139,7 @@ class Expert(Value):
 
 
 class Distil(Value):
-    """Train an expert on inverted images; `data` is None for a node without images. Each classifier has a file by its digest."""
+    """Train an expert on inverted images; `data` is None for a node without images. Each input has a file by its digest."""
 
     id: int
     op: Literal["distil"]
@@ -132,6 +148,7 @@ class Distil(Value):
     labels: Labels
     spec: DistilSpec
     classifiers: dict[Digest, InputFile]
+    generators: Annotated[dict[Digest, InputFile], Field(default_factory=dict)]
     out: str
 
 
@@ -153,6 +170,15 @@ class GeneratorWeights(Value):
     derived: str | None = None
 
 
+class ClassifierWeights(Value):
+    """A published classifier; its outputs are `labels` in order, each with the images that it saw."""
+
+    digest: Digest
+    weights: str
+    architecture: ViTArchitecture
+    labels: Annotated[tuple[tuple[Label, Count], ...], Field(min_length=1)]
+
+
 class Product(Value):
     """What a product is made of. `labels` are the covered ones, in the contract's order; all experts tell these apart."""
 
@@ -161,6 +187,7 @@ class Product(Value):
     image: ImageShape
     experts: tuple[ExpertWeights, ...] = ()
     generators: tuple[GeneratorWeights, ...] = ()
+    classifiers: tuple[ClassifierWeights, ...] = ()
     recipe: ExpertRecipe
 
 
@@ -220,6 +247,19 @@ class Baseline(Value):
     recipe: ExpertRecipe
 
 
+class Deal(Value):
+    """Deal the training images of a source to as many files as `out` names, each label by Dirichlet shares."""
+
+    id: int
+    op: Literal["deal"]
+    source: str
+    image: ImageShape
+    labels: Labels
+    alpha_milli: Annotated[int, Field(ge=10, le=1_000_000)]
+    seed: Annotated[int, Field(ge=0)]
+    out: Annotated[tuple[str, ...], Field(min_length=2)]
+
+
 class Pace(Value):
     """How fast a fit goes here: time it for some seconds."""
 
@@ -248,12 +288,14 @@ Request = Annotated[
     | FitClassifier
     | AuditClassifier
     | Check
+    | ImportClassifier
     | Expert
     | Distil
     | Predict
     | Evaluate
     | Score
     | Baseline
+    | Deal
     | Samples
     | Pace,
     Field(discriminator="op"),

@@ -12,6 +12,7 @@ from fednode.recipe import (
     ExpertRecipe,
     GeneratorArchitecture,
     GeneratorRecipe,
+    SynthesisRecipe,
     ViTArchitecture,
 )
 from fednode.vit_recipe import ClassifierRecipe, DistilRecipe
@@ -101,7 +102,10 @@ class ClassifierInput(Value):
 
 
 class DistilSpec(Value):
-    """What a distilled expert follows from: covered labels in order, own labels with digests, classifiers sorted by digest."""
+    """What a distilled expert follows from: covered labels in order, own labels with digests, classifiers sorted by digest.
+
+    With generators it learns from what they draw by the recipe `synthesis` as well.
+    """
 
     job: Literal["distil"]
     recipe: DistilRecipe
@@ -109,6 +113,14 @@ class DistilSpec(Value):
     labels: Labels
     own: tuple[tuple[Label, Digest], ...]
     inputs: tuple[ClassifierInput, ...]
+    generators: Annotated[tuple[Input, ...], Field(exclude_if=lambda inputs: not inputs)] = ()
+    synthesis: Annotated[SynthesisRecipe | None, Field(exclude_if=lambda recipe: recipe is None)] = None
+
+    @model_validator(mode="after")
+    def _generators_have_a_recipe(self) -> Self:
+        if bool(self.generators) != bool(self.synthesis):
+            raise ValueError("synthesis belongs to generators and to nothing else")
+        return self
 
 
 class ScoreSpec(Value):

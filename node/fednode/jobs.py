@@ -288,7 +288,8 @@ class Jobs:
     ) -> dict[str, Any]:
         await self._build.start()
         settings = self._core.settings
-        several = settings.processes if isinstance(job, Fit) and not job.spec["recipe"]["privacy"] else 1
+        together = job.spec["job"] == "fit" and not job.spec["recipe"]["privacy"]
+        several = settings.processes if together else 1
         names = slot_names(self._build.device, settings.threads, os.cpu_count() or 1, several)
         self.progress = {
             "job": title(job),

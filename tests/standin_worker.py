@@ -308,7 +308,14 @@ def evaluate(request: Document) -> Document:
     }
 
 
-CELLS = ("both", "experts", "generative", "generative-high", "generative-low")
+LATENCIES = {
+    "both": 6.0,
+    "ensemble": 1.5,
+    "experts": 1.0,
+    "generative": 5.0,
+    "generative-high": 3.0,
+    "generative-low": 2.0,
+}
 LOSSES = [9_000_000, 1_000_000, 5_000_000, 6_000_000, 7_000_000]
 
 
@@ -318,10 +325,13 @@ def score(request: Document) -> Document:
     check_product(request)
     spec, best = request["spec"], FOLDER / "best"
     told = best.read_text() if best.exists() else "experts"
-    scores = [{"cell": cell, "rows": [score_row(request, *own, cell == told) for own in spec["own"]]} for cell in CELLS]
+    cells = [*(["ensemble"] * bool(request["classifiers"])), "experts"]
+    if request["generators"]:
+        cells = sorted([*cells, "both", "generative", "generative-high", "generative-low"])
+    scores = [{"cell": cell, "rows": [score_row(request, *own, cell == told) for own in spec["own"]]} for cell in cells]
     return {
         "scores": scores if spec["own"] else [],
-        "latency": dict(zip(CELLS, (6.0, 1.0, 5.0, 3.0, 2.0), strict=True)),
+        "latency": {cell: LATENCIES[cell] for cell in cells},
     }
 
 

@@ -7,7 +7,7 @@ from test_tally import GRID, evaluation
 from fednode.answers import choose, way_of
 from fednode.core import Sight
 from fednode.errors import NoAnswerError
-from fednode.grid import CELLS
+from fednode.grid import CELLS, able
 from fednode.inventory import Inventory
 from fednode.tally import Tally, add_up
 
@@ -17,15 +17,16 @@ LIVE = {one.pair: one for one in (ANT, BEE, CAT)}
 EXPERT = expert(A, LIVE, labels=("ant", "bee", "cat"))
 STOCK = Inventory({**LIVE, EXPERT.pair: EXPERT}, LIVE, {EXPERT.pair: EXPERT})
 LABELS = CONTRACT.labels
+SCORED = able(experts=True, generators=True, classifiers=False)
 LOSSES = (9_000_000, 1_000_000, 5_000_000, 6_000_000, 7_000_000)
-NOTHING = add_up(LABELS, GRID, [], {})
+NOTHING = add_up(LABELS, GRID, [], {}, SCORED)
 
 
 def measured(best: str) -> Tally:
     """Every cell errs on half of the ants, but for `best`."""
     ants = evaluation(A, {"ant": {"ant": 20, "bee": 20}}, LOSSES, better={best: {"ant": {"ant": 40}}})
     rest = evaluation(B, {"bee": {"bee": 40}, "cat": {"cat": 40}}, LOSSES)
-    return add_up(LABELS, GRID, [ants, rest], STOCK.gamma())
+    return add_up(LABELS, GRID, [ants, rest], STOCK.given(), SCORED)
 
 
 def sight(tally: Tally = NOTHING, stock: Inventory = STOCK, fast: frozenset[str] = frozenset(CELLS)) -> Sight:
@@ -46,7 +47,7 @@ def test_counts_do_not_choose_what_can_not_answer_here(cell: str) -> None:
     assert way_of(sight(measured(cell), stock=without_experts)).product == "generative"
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", SCORED)
 def test_what_was_measured_best_answers_at_its_best_temperature(cell: str) -> None:
     way = way_of(sight(measured(cell)))
     assert (way.cell, way.temperature_milli, way.chosen_by) == (cell, 500, "federated evaluation")
@@ -124,3 +125,16 @@ def test_the_ensemble_answers_when_asked_for_if_there_is_a_classifier() -> None:
     assert (asked.labels(CONTRACT), asked.experts, asked.generators) == (["ant", "bee"], {}, {})
     with pytest.raises(NoAnswerError, match="No live classifier"):
         choose(sight(), "ensemble")
+
+
+def test_the_ensemble_answers_instead_of_the_experts_where_it_was_measured_better() -> None:
+    cells = able(experts=True, generators=False, classifiers=True)
+    made = expert(A, CLASSIFIERS, labels=("ant", "bee", "cat"))
+    stock = Inventory({}, {}, {made.pair: made}, classifiers=CLASSIFIERS)
+    better = {"ensemble": {"ant": {"ant": 40}}}
+    ants = evaluation(A, {"ant": {"ant": 20, "bee": 20}}, LOSSES, better=better, cells=cells)
+    rest = evaluation(B, {"cat": {"cat": 40}}, LOSSES, cells=cells)
+    found = choose(sight(add_up(LABELS, GRID, [ants, rest], stock.given(), cells), stock), "auto")
+    assert (found.way.cell, found.way.chosen_by) == ("ensemble", "federated evaluation")
+    assert found.lineage == CLASSIFIERS.keys() | {made.pair}
+    assert (found.experts, found.classifiers) == ({}, CLASSIFIERS)

@@ -10,7 +10,8 @@ from world import CONTRACT, LABELS, Node, World
 from fednode.config import Exchange
 from fednode.inventory import GENERATORS, Missing
 from fednode.modes import CLASSIFIERS
-from fednode.planned import AuditJob, Expert, Fit, Publish, Scan, Score, Sign
+from fednode.planned import AuditJob, Expert, Fit, Publish, Scan, Score, Sign, SignEvaluation
+from fednode.scoring import cells_of
 from fednode.specs import input_digests, own_digests, seen_labels
 
 quick = settings(max_examples=5, deadline=None)
@@ -26,7 +27,8 @@ def experts_of(node: Node) -> list[Expert]:
 
 def test_a_classifier_is_fitted_audited_signed_and_listed_and_then_an_expert_is_distilled() -> None:
     (node,) = World.of([(1, {"ant": "ants", "bee": "bees"})], exchange="classifiers").settle().nodes
-    assert [type(job) for job in node.log] == [Scan, Publish, Fit, AuditJob, Sign, Publish, Expert, Sign, Publish]
+    made_by = [Scan, Publish, Fit, AuditJob, Sign, Publish, Expert, Sign, Publish]
+    assert [type(job) for job in node.log] == [*made_by, Score, SignEvaluation]
     (made,) = node.stock().classifiers.values()
     assert [(one.label, one.images) for one in made.labels] == [("ant", 40), ("bee", 40), ("cat", 0), ("dog", 0)]
     assert (made.architecture.family, made.lineage) == ("vit", ())
@@ -184,14 +186,34 @@ def test_with_both_one_expert_comes_from_all_generators_and_all_classifiers_and_
         assert len(node.product()) == 2
 
 
-def test_nothing_is_scored_where_a_covered_label_has_no_generator() -> None:
+def test_experts_and_the_ensemble_of_classifiers_are_scored() -> None:
     for node in World.of(TWO, exchange="classifiers").settle().nodes:
-        assert count(node, Score) == 0
+        (score,) = [job for job in node.log if isinstance(job, Score)]
+        assert score.spec["generators"] == []
+        assert score.spec["classifiers"] == sorted(pair.digest for pair in node.stock().classifiers)
+        assert set(score.lineage) == node.stock().live | node.stock().experts.keys()
+        assert [label for label, _ in score.spec["own"]] == sorted(node.images)
+        assert cells_of(node.stock(), node.stock().covered(LABELS)) == ("experts", "ensemble")
+
+
+def test_generators_take_part_in_the_score_only_if_they_draw_every_covered_label() -> None:
     world = World.of(TWO, exchange="both")
     world.nodes[1].failing = frozenset({"cat"})
     for node in world.settle().nodes:
         assert node.stock().covered(LABELS) == ("ant", "bee", "cat")
+        assert cells_of(node.stock(), ("ant", "bee", "cat")) == ("experts", "ensemble")
+        assert len(cells_of(node.stock(), ("ant", "bee"))) == 6
+        assert count(node, Score) == 1
+
+
+def test_nothing_is_scored_where_experts_alone_can_answer_for_all_labels() -> None:
+    world = World.of(TWO, exchange="both")
+    first, second = world.nodes
+    first.failing, second.failing = frozenset({None}), frozenset({"cat"})
+    for node in world.settle().nodes:
+        assert node.stock().covered(LABELS) == ("ant", "bee", "cat")
         assert count(node, Score) == 0
+        assert node.plan().idle
 
 
 def test_nodes_that_choose_differently_use_what_they_have_in_common() -> None:

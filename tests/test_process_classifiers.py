@@ -36,14 +36,18 @@ def test_nodes_exchange_classifiers_distil_experts_and_unlearn_one_of_them_to_th
         assert status["exchange"] == {"asked": "classifiers", "kinds": ["classifier"], "why": "asked"}
         assert status["uncovered"] == ["eel", "fox"]
         assert status["bytes"]["received"]["classifier"] > 0
-        assert [request["op"] for request in a.requests() if request["role"] == "build"] == [
+        assert [request["op"] for request in a.requests() if request["role"] == "build"][:4] == [
             "scan",
             "classifier",
             "audit-classifier",
             "distil",
         ]
+        federation.until(lambda: a.status()["evaluation"]["nodes"] == ["a", "b", "c"], "all have scored")
+        scored = a.client.evaluate_federation()
+        assert list(scored["cells"]) == ["experts", "ensemble"]
+        assert [row["nodes"] for row in scored["rows"]] == [["a", "c"], ["a", "b"], ["a", "b", "c"], ["c"]]
         answer = a.predict()
-        assert (answer["product"], answer["experts"]) == ("experts", 3)
+        assert (answer["product"], answer["experts"], answer["chosen_by"]) == ("experts", 3, "federated evaluation")
         assert {digest for _, digest in answer["lineage"]} == {
             *(one["digest"] for one in classifiers(a).values()),
             *before.values(),

@@ -8,7 +8,7 @@ from making import NOW, digest, identity
 
 from fednode.estimate import wilson
 from fednode.evaluation import Evaluation, Row, Scores
-from fednode.grid import CELLS, GridRecipe, levels_of
+from fednode.grid import GridRecipe, able, levels_of
 from fednode.lineage import Pair
 from fednode.recipe import TeacherRecipe
 from fednode.tally import Tally, add_up
@@ -18,6 +18,7 @@ A, B = identity(1).peer_id, identity(2).peer_id
 LABELS = ("ant", "bee", "cat")
 GRID = GridRecipe(teacher=TeacherRecipe())
 OWN = {A: {"ant"}, B: {"bee", "cat"}}
+CELLS = able(experts=True, generators=True, classifiers=False)
 FLAT = (5_000_000,) * len(GRID.temperatures_milli)
 
 Answers = Mapping[str, Mapping[str, int]]
@@ -30,10 +31,11 @@ def evaluation(
     better: Mapping[str, Answers] | None = None,
     grid: GridRecipe = GRID,
     labels: tuple[str, ...] = LABELS,
+    cells: tuple[str, ...] = CELLS,
 ) -> Evaluation:
     """What an issuer says of every cell: true label -> answered label -> images; `better` are cells that do otherwise."""
     scores = []
-    for cell in sorted(CELLS):
+    for cell in sorted(cells):
         said = (better or {}).get(cell, answers)
         rows = tuple(
             Row(label=label, answered=tuple(sorted((labels.index(to), n) for to, n in row.items())), losses=losses)
@@ -52,7 +54,7 @@ def evaluation(
 
 
 def tally(*evaluations: Evaluation) -> Tally:
-    return add_up(LABELS, GRID, evaluations, OWN)
+    return add_up(LABELS, GRID, evaluations, OWN, CELLS)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +90,11 @@ def test_two_donors_of_a_label_are_added_up_and_nobody_speaks_for_labels_that_it
         evaluation(A, {"ant": {"ant": 5}, "bee": {"ant": 200}}),
         evaluation(B, {"ant": {"ant": 5, "bee": 5}, "cat": {"cat": 5}}),
     ]
-    found = add_up(LABELS, GRID, said, own)
+    found = add_up(LABELS, GRID, said, own, CELLS)
     assert found.cells["experts"]["ant"].images == 15
     assert found.cells["experts"]["ant"].accuracy.value == pytest.approx(10 / 15)
     assert found.scorers == {"ant": tuple(sorted((A, B))), "cat": (B,)}
-    assert add_up(LABELS, GRID, said[::-1], own) == found
+    assert add_up(LABELS, GRID, said[::-1], own, CELLS) == found
 
 
 def test_statements_of_another_grid_of_other_labels_or_of_fewer_cells_are_left_out() -> None:
@@ -178,3 +180,26 @@ def test_intervals_are_where_the_score_test_just_accepts(hits: int, of: int) -> 
     for end in (found.low, found.high):
         if 1e-9 < end < 1 - 1e-9:
             assert abs(hits / of - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / of))
+
+
+def test_cells_are_those_whose_parts_are_there_the_cheaper_ones_first() -> None:
+    generative = ("generative", "generative-low", "generative-high")
+    assert able(experts=True, generators=True, classifiers=False) == ("experts", *generative, "both")
+    assert able(experts=True, generators=False, classifiers=True) == ("experts", "ensemble")
+    assert able(experts=True, generators=True, classifiers=True) == ("experts", "ensemble", *generative, "both")
+    assert able(experts=False, generators=True, classifiers=False) == generative
+    assert able(experts=False, generators=False, classifiers=False) == ()
+
+
+def test_an_evaluation_of_other_cells_than_those_that_can_answer_is_not_added_up() -> None:
+    of_classifiers = able(experts=True, generators=False, classifiers=True)
+    better = {"ensemble": {"ant": {"ant": 200}}}
+    said = evaluation(A, {"ant": {"ant": 120, "bee": 80}}, better=better, cells=of_classifiers)
+    other = evaluation(B, {"bee": {"bee": 150, "cat": 50}}, cells=of_classifiers)
+    found = add_up(LABELS, GRID, [said, other], OWN, of_classifiers)
+    assert found.issuers == tuple(sorted([A, B]))
+    assert found.best(of_classifiers) == "ensemble"
+    assert found.best(CELLS) == "experts"
+    assert found.temperature("generative") == 1000
+    assert not add_up(LABELS, GRID, [said], OWN, CELLS).scorers
+    assert not add_up(LABELS, GRID, [evaluation(A, {"ant": {"ant": 9}})], OWN, of_classifiers).scorers

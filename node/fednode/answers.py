@@ -15,7 +15,7 @@ from typing import Any
 from fednode.contract import Contract
 from fednode.core import Sight
 from fednode.errors import NoAnswerError, WorkerError
-from fednode.grid import ANSWERS, CELLS, PLAIN_MILLI
+from fednode.grid import CELLS, PLAIN_MILLI, able
 from fednode.inventory import Inventory
 from fednode.lineage import Lineage, Pair
 from fednode.manifest import Manifest
@@ -45,11 +45,11 @@ class Way:
     @property
     def product(self) -> str:
         """experts, generative, both, ensemble, or none."""
-        return ANSWERS[self.cell].product if self.cell else "none"
+        return CELLS[self.cell].product if self.cell else "none"
 
     def fields(self) -> Document:
         """The way as a worker is told of it."""
-        cell = ANSWERS[self.cell]
+        cell = CELLS[self.cell]
         return {"product": cell.product, "levels": cell.levels, "temperature_milli": self.temperature_milli}
 
     def document(self) -> Document:
@@ -91,8 +91,6 @@ def way_of(sight: Sight, product: str = "auto") -> Way:
     """
     if product not in PRODUCTS:
         raise NoAnswerError(f"There is no product {product!r}.", f"Choose one of {', '.join(PRODUCTS)}.")
-    if product == "ensemble":
-        return Way(product, PLAIN_MILLI, ASKED)
     if product != "auto":
         cells = [cell for cell, parts in CELLS.items() if parts.product == product]
         return _with_temperature(sight, sight.tally.best(cells) or cells[0], ASKED)
@@ -136,9 +134,8 @@ def _check(way: Way, stock: Inventory) -> None:
 
 def _able(stock: Inventory) -> frozenset[str]:
     """The cells whose parts are here, whatever the counts of others speak for."""
-    here = {"experts": bool(stock.experts), "generative": len(_known(stock.generators)) > 1}
     return frozenset(
-        name for name, cell in CELLS.items() if all(here[part] for part in here if cell.product in (part, "both"))
+        able(bool(stock.experts), *(len(_known(live)) > 1 for live in (stock.generators, stock.classifiers)))
     )
 
 

@@ -16,7 +16,7 @@ from fednode.peersfile import Peers
 from fednode.planned import Finished, Own, OwnLabel, State
 from fednode.recipe import Recipes
 from fednode.records import JobRecord
-from fednode.scoring import grid_of, parts_of
+from fednode.scoring import cells_of, grid_of, parts_of
 from fednode.store import Store
 from fednode.tally import Tally, add_up
 from fednode.vit_recipe import ViTRecipes
@@ -132,7 +132,8 @@ def tally(core: Core, now: Inventory) -> Tally:
     """The counts of all evaluations about just those artifacts that answer now."""
     parts = parts_of(now)
     about = [one for one in core.book.evaluations().values() if frozenset(one.lineage) == parts]
-    return add_up(now.covered(core.contract.labels), grid_of(core.recipes), about, now.gamma())
+    labels = now.covered(core.contract.labels)
+    return add_up(labels, grid_of(core.recipes), about, now.given(), cells_of(now, labels))
 
 
 def fast(core: Core) -> frozenset[str]:

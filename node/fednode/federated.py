@@ -7,7 +7,6 @@ from fednode import core as cores
 from fednode.answers import way_of
 from fednode.core import Core
 from fednode.errors import NoAnswerError
-from fednode.grid import CELLS
 from fednode.tally import Counts, Tally
 
 Document = dict[str, Any]
@@ -27,7 +26,7 @@ def document(core: Core) -> Document:
         "unscored": [label for label in tally.labels if label not in tally.scorers],
         "nodes": sorted(core.name_of(peer) for peer in tally.issuers),
         "images": tally.images,
-        "cells": {cell: _cell(tally, cell) for cell in CELLS},
+        "cells": {cell: _cell(tally, cell) for cell in tally.cells},
         "rows": [_row(core, tally, label) for label in tally.labels if label in tally.scorers],
         "chosen": {"cell": way.cell, "product": way.product, **way.document()},
         "latency_ms": core.ledger.get("latency", {}),
@@ -49,7 +48,7 @@ def _row(core: Core, tally: Tally, label: str) -> Document:
         "label": label,
         "nodes": sorted(core.name_of(peer) for peer in tally.scorers[label]),
         "images": tally.cells["experts"][label].images,
-        "cells": {cell: _label(tally, cell, tally.cells[cell][label]) for cell in CELLS},
+        "cells": {cell: _label(tally, cell, tally.cells[cell][label]) for cell in tally.cells},
     }
 
 

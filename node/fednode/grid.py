@@ -1,7 +1,8 @@
 """The grid: the ways to answer that every node scores on its own held-out images, fixed before anything is measured.
 
 Rule 1: a cell is a product and the noise levels of its generative part; a way to answer is a cell and a temperature.
-Rule 2: counts of two grids are never added up, so a statement names the digest of its grid, the teacher's levels included.
+Rule 2: scored are the cells whose parts are there, and these follow from the artifacts that a statement names. Counts of two
+        grids are never added up, so it names the digest of its grid as well, the teacher's levels included.
 Rule 3: how many images of a label are scored follows from the number of labels alone, so that neither a statement nor the
         time that it takes grows with what a node has.
 """
@@ -21,7 +22,7 @@ PLAIN_MILLI = 1_000  # the temperature at which an answer is what the product sa
 
 
 class Cell(NamedTuple):
-    """A product, and the noise levels at which its generators are asked (a product of experts has none)."""
+    """A product, and the noise levels at which its generators are asked (experts and the classifiers' ensemble have none)."""
 
     product: Product
     levels: Levels
@@ -30,13 +31,18 @@ class Cell(NamedTuple):
 # The cheaper ones first, but for the halves of the levels, which have to be better than all levels to be taken.
 CELLS: dict[str, Cell] = {
     "experts": Cell("experts", "all"),
+    "ensemble": Cell("ensemble", "all"),
     "generative": Cell("generative", "all"),
     "generative-low": Cell("generative", "low"),
     "generative-high": Cell("generative", "high"),
     "both": Cell("both", "all"),
 }
-# The classifiers' own answer, which is not scored: it speaks while there is nothing better.
-ANSWERS: dict[str, Cell] = {**CELLS, "ensemble": Cell("ensemble", "all")}
+
+
+def able(experts: bool, generators: bool, classifiers: bool) -> tuple[str, ...]:
+    """The cells that can answer for all labels, in their order, by which kinds of parts can."""
+    parts = {"experts": experts, "generative": generators, "ensemble": classifiers, "both": experts and generators}
+    return tuple(name for name, cell in CELLS.items() if parts[cell.product])
 
 
 class GridRecipe(Recipe):

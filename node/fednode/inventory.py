@@ -91,6 +91,17 @@ class Inventory:
         """Whether a live generator draws each of `labels`."""
         return set(labels) <= _labels(self.generators.values())
 
+    def tells(self, labels: Iterable[str]) -> bool:
+        """Whether a live classifier has seen each of `labels`."""
+        return set(labels) <= _labels(self.classifiers.values())
+
+    def given(self) -> dict[PeerId, frozenset[str]]:
+        """The labels that each peer gives a live generator or classifier of."""
+        table: dict[PeerId, frozenset[str]] = {}
+        for pair, manifest in (*self.generators.items(), *self.classifiers.items()):
+            table[pair.issuer] = table.get(pair.issuer, frozenset()) | set(manifest.seen())
+        return table
+
     def gamma(self) -> dict[PeerId, dict[str, str]]:
         """Peer -> label -> weight digest of the live generator."""
         table: dict[PeerId, dict[str, str]] = {}

@@ -26,7 +26,7 @@ from fednode.evaluation import counts_digest
 from fednode.lineage import Lineage, Pair
 from fednode.parts import common_fields, product_fields
 from fednode.planned import AuditJob, Check, Expert, Fit, Job, OwnLabel, Scan, Score, spec_digest
-from fednode.scoring import grid_of
+from fednode.scoring import cells_of, grid_of
 from fednode.slots import slot_names, slots
 from fednode.specs import input_digests, own_digests, seen_labels
 from fednode.workers import Fields, Worker
@@ -260,11 +260,18 @@ class Jobs:
 
     async def _score(self, job: Score) -> None:
         stock, uses = cores.stock(self._core), frozenset(job.lineage)
-        experts = {pair: manifest for pair, manifest in stock.experts.items() if pair in uses}
-        generators = {pair: manifest for pair, manifest in stock.generators.items() if pair in uses}
-        data = self._data()
+        experts, generators, classifiers = (
+            {pair: manifest for pair, manifest in live.items() if pair in uses}
+            for live in (stock.experts, stock.generators, stock.classifiers)
+        )
+        data, cells = self._data(), cells_of(stock, job.spec["labels"])
         fields = {
-            **product_fields(experts, generators, {}, self._core.store),
+            **product_fields(
+                experts,
+                generators if "generative" in cells else {},
+                classifiers if "ensemble" in cells else {},
+                self._core.store,
+            ),
             **common_fields(self._core.contract, self._core.recipes),
             "labels": job.spec["labels"],
             "contract_labels": data["labels"],

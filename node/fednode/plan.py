@@ -15,7 +15,7 @@ from fednode.inventory import Inventory, Missing
 from fednode.lineage import Pair
 from fednode.offer import expert_jobs, next_step, publication
 from fednode.planned import Check, Job, Plan, Scan, Score, SignEvaluation, State
-from fednode.scoring import grid_of, lacking, parts_of, score_spec
+from fednode.scoring import cells_of, grid_of, lacking, parts_of, score_spec
 from fednode.specs import finished, makings, own_labels
 from fednode.unlearning import confirmation, to_erase, withdrawal
 from fednode_crypto.identity import PeerId
@@ -60,10 +60,10 @@ def _own_jobs(state: State, stock: Inventory, missing: tuple[Missing, ...]) -> t
 def _scoring(state: State, stock: Inventory, missing: tuple[Missing, ...], late: tuple[PeerId, ...]) -> tuple[Job, ...]:
     """The next step towards an evaluation of what answers now; none while that is not complete, or if it is signed.
 
-    Every cell has to answer, so none is scored while a covered label has no generator.
+    Where nothing but experts can answer for all labels, there is nothing to choose.
     """
     labels = stock.covered(state.contract.labels)
-    if len(labels) < 2 or not stock.experts or not stock.draws(labels):
+    if len(labels) < 2 or not stock.experts or len(cells_of(stock, labels)) < 2:
         return ()
     if (missing and not state.waited) or (late and not state.waited_experts):
         return ()

@@ -176,7 +176,7 @@ def _product(core: Core, sight: Sight) -> Document:
 def _evaluation(view: View, sight: Sight) -> Document:
     """Whose counts about what answers now are here, whose expert scoring waits for, and the way that they speak for."""
     way, tally = way_of(sight), sight.tally
-    accuracy = tally.accuracy(way.cell) if tally.scorers and way.cell else None
+    accuracy = tally.accuracy(way.cell) if tally.scorers and way.cell in tally.cells else None
     return {
         "nodes": sorted(view.core.name_of(peer) for peer in tally.issuers),
         "lacking": sorted(view.core.name_of(peer) for peer in (view.plan.lacking if view.plan else ())),

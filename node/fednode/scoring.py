@@ -3,13 +3,13 @@
 Rule 1: products are scored once they are complete: when every peer that has spoken has a current expert here, or when it was
         waited for long enough; and only when nothing else is left to do.
 Rule 2: no spec of a model depends on what was scored; it chooses only how answers are given.
-Rule 3: own images of a label are scored only while our own generator of it is live: what is withdrawn takes no part.
+Rule 3: own images of a label are scored only while our own generator or classifier of it is live: not what is withdrawn.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
-from fednode.grid import GridRecipe
+from fednode.grid import GridRecipe, able
 from fednode.inventory import Inventory
 from fednode.lineage import Lineage
 from fednode.recipe import Recipes
@@ -35,8 +35,13 @@ def grid_of(recipes: Recipes) -> GridRecipe:
 
 
 def parts_of(stock: Inventory) -> Lineage:
-    """Everything that answers: the current experts and the live generators."""
-    return frozenset(stock.experts.keys() | stock.generators.keys())
+    """Everything that answers: the current experts, and the live generators and classifiers."""
+    return stock.live | stock.experts.keys()
+
+
+def cells_of(stock: Inventory, labels: Collection[str]) -> tuple[str, ...]:
+    """The cells that can answer for all of these labels, with what is here."""
+    return able(bool(stock.experts), stock.draws(labels), stock.tells(labels))
 
 
 def lacking(stock: Inventory, peers: Iterable[PeerId], spoken: Collection[PeerId]) -> tuple[PeerId, ...]:
@@ -49,9 +54,10 @@ def score_spec(
     grid: GridRecipe, labels: Collection[str], own: Iterable[OwnImages], stock: Inventory, me: PeerId
 ) -> Mapping[str, Any]:
     """The spec of the scoring of all that answers now; `labels` are the covered ones, in the contract's order."""
-    mine = {name for pair, manifest in stock.generators.items() if pair.issuer == me for name in manifest.names()}
+    mine = stock.given().get(me, frozenset())
     scored = [one for one in own if one.label in mine and one.holdout >= grid.minimum_images]
-    return {
+    classifiers = sorted(pair.digest for pair in stock.classifiers)
+    spec = {
         "job": "score",
         "grid": grid.model_dump(mode="json"),
         "labels": list(labels),
@@ -63,11 +69,12 @@ def score_spec(
             for count in manifest.labels
         ),
     }
+    return {**spec, "classifiers": classifiers} if classifiers else spec
 
 
 def was_scored_with(spec: Mapping[str, Any], gone: Lineage) -> bool:
     """Whether a job scored something that is gone."""
     if spec["job"] != "score":
         return False
-    digests = {*spec["experts"], *(digest for digest, _, _ in spec["generators"])}
+    digests = {*spec["experts"], *(digest for digest, _, _ in spec["generators"]), *spec.get("classifiers", ())}
     return any(pair.digest in digests for pair in gone)

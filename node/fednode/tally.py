@@ -1,8 +1,9 @@
 """The tally: the counts of all nodes, added up, and the way to answer that they speak for. Pure.
 
-Rule 1: only evaluations of one grid, of all its cells, of no more images than it allows, and about the same artifacts and labels
-        are added up.
-Rule 2: a row counts only for a label that its issuer gives a live generator for, so that nobody speaks for others' images.
+Rule 1: only evaluations of one grid, of all cells that can answer, of no more images than it allows, and about the same
+        artifacts and labels are added up.
+Rule 2: a row counts only for a label that its issuer gives a live generator or classifier of, so that nobody speaks for others'
+        images.
 Rule 3: every label has the same weight, whatever its images: accuracy and log loss are means over the scored labels.
 Rule 4: nothing is chosen before at least two labels, and half of all, were scored: few labels favour who always answers them.
 Rule 5: of temperatures whose log losses differ by less than 1 / images the one nearest to 1 is taken: so many images can't tell
@@ -13,7 +14,7 @@ Rule 6: of cells the cheapest is taken whose accuracy is within one standard err
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain
 
@@ -87,7 +88,7 @@ class Tally:
 
     def temperature(self, cell: str) -> int:
         """The temperature, in thousandths, that is nearest to 1 among those with nearly the least log loss (Rule 5)."""
-        if not self.tells:
+        if not self.tells or cell not in self.cells:
             return PLAIN_MILLI
         losses = {milli: self.log_loss(cell, milli) for milli in self.grid.temperatures_milli}
         close = [milli for milli, loss in losses.items() if loss <= min(losses.values()) + 1 / self.images]
@@ -95,7 +96,7 @@ class Tally:
 
     def best(self, cells: Iterable[str]) -> str | None:
         """The cheapest of these cells whose accuracy can't be told from the best (Rule 6); None if too little was scored."""
-        able = [cell for cell in CELLS if cell in set(cells)]
+        able = [cell for cell in CELLS if cell in self.cells.keys() & set(cells)]
         if not self.tells or not able:
             return None
         return cheapest({cell: self.accuracy(cell) for cell in able})
@@ -106,12 +107,16 @@ def add_up(
     grid: GridRecipe,
     evaluations: Iterable[Evaluation],
     entitled: Mapping[PeerId, Container[str]],
+    able: Iterable[str],
 ) -> Tally:
-    """The tally of evaluations about one and the same product set; `entitled`: the labels that each issuer may speak for."""
-    cells: dict[str, dict[str, Counts]] = {cell: {} for cell in CELLS}
+    """The tally of evaluations about one and the same product set, whose cells are `able`.
+
+    `entitled`: the labels that each issuer may speak for.
+    """
+    cells: dict[str, dict[str, Counts]] = {cell: {} for cell in able}
     scorers: dict[str, tuple[PeerId, ...]] = {}
     for one in sorted(evaluations, key=lambda one: one.issuer):
-        if not _fits(one, labels, grid):
+        if not _fits(one, labels, grid, cells.keys()):
             continue
         for scores in one.scores:
             for row in scores.rows:
@@ -123,10 +128,10 @@ def add_up(
     return Tally(grid, labels, cells, scorers)
 
 
-def _fits(one: Evaluation, labels: tuple[str, ...], grid: GridRecipe) -> bool:
+def _fits(one: Evaluation, labels: tuple[str, ...], grid: GridRecipe, cells: Set[str]) -> bool:
     """Rule 1, but for the artifacts, which the caller compares."""
     rows = one.scores[0].rows
-    same = (one.grid, one.labels, {scores.cell for scores in one.scores}) == (grid.digest, labels, set(CELLS))
+    same = (one.grid, one.labels, {scores.cell for scores in one.scores}) == (grid.digest, labels, cells)
     modest = all(grid.minimum_images <= row.images <= grid.share(len(rows)) for row in rows)
     return same and modest and len(rows[0].losses) == len(grid.temperatures_milli)
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fednode.grid import CELLS, Cell, GridRecipe
+from fednode.grid import CELLS, Cell, GridRecipe, able
 from fednode.learning.answers import log_answers
 from fednode.learning.operations import unchanged
 from fednode.learning.product import product_of_both, tempered
@@ -30,14 +30,16 @@ def score(request: Score, session: Session, report: Report) -> Result:
     own = _held_out(request, session)
     images = torch.cat([*own.values()]) if own else _probes(request)
     logs, latency = {}, {}
-    for name, cell in CELLS.items():
-        if cell.product != "both":
-            answer = partial(_answer, request, session, cell, report)
+    cells = able(bool(request.experts), bool(request.generators), bool(request.classifiers))
+    for name in cells:
+        if CELLS[name].product != "both":
+            answer = partial(_answer, request, session, CELLS[name], report)
             logs[name], latency[name] = _timed(answer, images)
-    logs["both"] = product_of_both(logs["experts"], logs["generative"])
-    latency["both"] = latency["experts"] + latency["generative"]
+    if "both" in cells:
+        logs["both"] = product_of_both(logs["experts"], logs["generative"])
+        latency["both"] = latency["experts"] + latency["generative"]
     return {
-        "scores": [{"cell": name, "rows": _rows(logs[name], own, request)} for name in sorted(CELLS)] if own else [],
+        "scores": [{"cell": name, "rows": _rows(logs[name], own, request)} for name in sorted(cells)] if own else [],
         "latency": {name: round(spent, 3) for name, spent in latency.items()},
     }
 

@@ -132,3 +132,4 @@ class ScoreSpec(Value):
     own: tuple[tuple[Label, Digest], ...]
     experts: tuple[Digest, ...]
     generators: tuple[tuple[Digest, Label, Count], ...]
+    classifiers: Annotated[tuple[Digest, ...], Field(exclude_if=lambda digests: not digests)] = ()

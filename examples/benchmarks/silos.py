@@ -25,7 +25,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with this
 
@@ -40,7 +40,6 @@ from rich.console import Console
 from fednode.errors import ExitCode, FednodeError
 from fednode.learning.dataset import Evaluated
 from fednode.learning.session import make_deterministic, open_session
-from fednode.recipe import Dtype
 
 WIDTH = 110  # of the table in a file or a pipe
 
@@ -131,7 +130,6 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help="steps of an expert, and of the network on pooled data (the budget's)",
     )
-    add("--dtype", choices=get_args(Dtype), help="what networks compute in (float32; bfloat16 where it is faster)")
     add("--compile", action="store_true", help="compile the networks of fits; needs a C++ compiler")
     add("--methods", type=_methods, help="rows, with commas (those of the budget)")
     return parser.parse_args(words)

@@ -65,7 +65,7 @@ def theory_table(found: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def notes(summary: Mapping[str, Any]) -> Iterator[str]:
-    """What `fedmitr` wins or loses against each row that is none of its variants, draw by draw, and what modes of inversion took."""
+    """What `fedmitr` wins or loses against each row that is none of its variants, and what modes of inversion took."""
     for other, gap in summary.get("fedmitr", {}).get("minus", {}).items():
         if not VARIANT.fullmatch(other):
             yield f"fedmitr minus {other}: {100 * gap['mean']:+.2f} points; better in {gap['wins']} of {gap['draws']} draws."

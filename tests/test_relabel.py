@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from fednode.contract import ImageShape
 from fednode.errors import DataError
 from fednode.learning import vit
-from fednode.learning.distil import Lesson, distil, prepare
+from fednode.learning.distil import Lesson, beginning, distil, prepare
 from fednode.learning.inversion import Inverted
 from fednode.learning.inverted import Classifier
-from fednode.learning.relabel import divergence, ensemble, relabelled_loss, voting
+from fednode.learning.relabel import divergence, ensemble, relabelled_loss, voting, whole_loss
 from fednode.learning.vitfit import Aids
 from fednode.recipe import ViTArchitecture
 from fednode.vit_recipe import DistilRecipe
@@ -96,6 +96,28 @@ def test_the_loss_is_that_of_its_reading(monkeypatch: pytest.MonkeyPatch, readin
     assert found.tolist() == pytest.approx([expected] * 2, rel=1e-5)
 
 
+@pytest.mark.parametrize("taught", [True, False])
+def test_whole_images_teach_their_label_and_if_asked_what_the_classifiers_make_of_them(
+    monkeypatch: pytest.MonkeyPatch, taught: bool
+) -> None:
+    monkeypatch.setattr(vit, "answers", lambda network, x: torch.tensor([[4.0, 0.0, 0.0]]))
+    soft = torch.tensor([[1.0, 0.0, 0.0]])
+    recipe = DistilRecipe(teach_whole=taught, strength_milli=500, temperature_milli=2_000)
+    found = whole_loss(nn.Identity(), torch.zeros(1, 1, 4, 4), torch.tensor([0]), soft, recipe)
+    kl = float(divergence(torch.tensor([[4.0, 0.0, 0.0]]), soft, 2.0))
+    assert float(found) == pytest.approx(cross_entropy(4) + (0.5 * kl if taught else 0), rel=1e-5)
+
+
+def test_an_expert_starts_as_the_classifier_of_most_images_with_the_head_of_its_labels() -> None:
+    given = lesson()
+    found = beginning(given, TWO)
+    chosen = given.classifiers[1].network.state_dict()  # 12 images, the other has 9
+    assert torch.equal(found["head.weight"], chosen["head.weight"][[0, 2]])
+    assert torch.equal(found["blocks.0.attn.qkv.weight"], chosen["blocks.0.attn.qkv.weight"])
+    assert beginning(lesson(start="fresh"), TWO) == {}
+    assert beginning(given, TWO.model_copy(update={"depth": 2})) == {}
+
+
 @pytest.mark.parametrize("reading", ["subset", "dense"])
 def test_images_of_which_nothing_stopped_teach_their_label_alone(reading: str) -> None:
     torch.manual_seed(0)
@@ -144,11 +166,13 @@ def test_every_covered_label_weighs_alike_and_its_inverted_and_own_images_share_
 
 def test_soft_labels_are_the_answers_at_the_other_patches_of_those_that_have_seen_the_label() -> None:
     given = lesson()
-    soft = prepare(given, FOUND, TWO, CPU).soft
+    soft, own = prepare(given, FOUND, TWO, CPU).soft.split([6, 4])
     x = torch.cat([FOUND[0].images, FOUND[1].images[[0, 2, 3]]]).float() / 127.5 - 1
     first, second = (vit.answers(one.network, x, torch.tensor([[1, 3]] * 6)) for one in given.classifiers)
     assert torch.allclose(soft[:, 0], (first[:, 0] + second[:, 0]) / 2, atol=1e-6)
     assert torch.allclose(soft[:, 1], second[:, 2], atol=1e-6)
+    cats = given.whole[0]["cat"].float() / 127.5 - 1
+    assert torch.allclose(own[:, 1], vit.answers(given.classifiers[1].network, cats)[:, 2], atol=1e-6)
 
 
 def test_a_covered_label_without_images_and_a_classifier_of_other_patches_are_refused() -> None:

@@ -18,6 +18,8 @@ Thousandths = Annotated[int, Field(ge=0, le=1_000)]
 class ClassifierRecipe(Recipe):
     """How a ViT is fitted to own images: AdamW over `steps` random batches, its rate rising over a tenth, then half a cosine.
 
+    Each image carries normal noise of its own strength, uniform up to `noise_milli` thousandths of the data unit: what is
+    inverted from a classifier without it looks like its label to this classifier alone.
     `augment`, `shift` and `jitter_milli` are as in ExpertRecipe.
     """
 
@@ -27,6 +29,7 @@ class ClassifierRecipe(Recipe):
     lr_micro: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
     weight_decay_micro: Annotated[int, Field(ge=0, le=1_000_000)] = 50_000
     smoothing_milli: Annotated[int, Field(ge=0, le=500)] = 0
+    noise_milli: Annotated[int, Field(ge=0, le=80_000)] = 1_000
     augment: Augment = "none"
     shift: Annotated[int, Field(ge=0, le=64)] = 0
     jitter_milli: Thousandths = 150
@@ -70,10 +73,12 @@ class InversionRecipe(Recipe):
 class DistilRecipe(Recipe):
     """How an expert learns from the inverted images of all classifiers, and with `own` from own real images.
 
+    It starts as the classifier that saw most images, if that has the expert's shape, or `fresh`, from random weights.
     Every covered label has the same weight, and inverted and real images of a label share it equally.
     `relabel`: the image's own patches learn its label, and (unless `none`) the others the classifiers' soft label at
     `temperature`, weighted by `strength`; the expert sees the two sets of patches one after the other (`subset`), or all at once
     and answers at each patch (`dense`; LV-ViT, 2104.10858), patches weighted by `token_milli`.
+    With `teach_whole` whole images, such as own ones, have the classifiers' soft label too, beside their own.
     Classifiers weigh alike (`uniform`), by their images (`counts`), or label by label by their images of it (`labels`); with
     `seen` those without images of a label have no say about it.
     `optimiser`: SGD with momentum 0.9, as in the paper, or AdamW; the rate falls along half a cosine.
@@ -82,6 +87,7 @@ class DistilRecipe(Recipe):
 
     version: Literal[1] = 1
     inversion: InversionRecipe = InversionRecipe()
+    start: Literal["classifier", "fresh"] = "classifier"
     relabel: Reading = "subset"
     strength_milli: Annotated[int, Field(ge=0, le=1_000_000)] = 1_000
     temperature_milli: Annotated[int, Field(ge=100, le=1_000_000)] = 4_000
@@ -89,6 +95,7 @@ class DistilRecipe(Recipe):
     weights: Literal["uniform", "counts", "labels"] = "uniform"
     voters: Literal["seen", "all"] = "seen"
     own: bool = True
+    teach_whole: bool = True
     steps: Annotated[int, Field(ge=1, le=10_000_000)] = 300
     batch: Annotated[int, Field(ge=2, le=4096)] = 64
     optimiser: Literal["sgd", "adamw"] = "adamw"

@@ -41,7 +41,7 @@ def fit(
 
         def loss() -> Tensor:
             rows = torch.randint(len(data), (recipe.batch,))
-            x = to_data(augment(data[rows], recipe).to(aids.device))
+            x = noised(to_data(augment(data[rows], recipe)), recipe.noise_milli / 1e3).to(aids.device)
             with computing(recipe.dtype, aids.device):
                 logits = network(x)
             smoothing = recipe.smoothing_milli / 1e3
@@ -49,3 +49,11 @@ def fit(
 
         train(Run(network, recipe), loss, aids)
     return vit.wire(network)
+
+
+def noised(x: Tensor, largest: float) -> Tensor:
+    """Images (N, C, H, W) on the CPU, each with normal noise of its own strength, uniform between 0 and `largest`."""
+    if not largest:
+        return x
+    strength = largest * torch.rand(len(x), 1, 1, 1)
+    return x + strength * torch.randn(x.shape)

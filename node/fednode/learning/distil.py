@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from fednode.errors import DataError
 from fednode.learning import vit
@@ -18,7 +17,7 @@ from fednode.learning.inversion import Inverted
 from fednode.learning.inverted import Classifier
 from fednode.learning.patches import others
 from fednode.learning.precision import computing
-from fednode.learning.relabel import ensemble, relabelled_loss, voting
+from fednode.learning.relabel import ensemble, relabelled_loss, voting, whole_loss
 from fednode.learning.sampler import to_data
 from fednode.learning.training import balanced
 from fednode.learning.vitfit import Aids, Run, seeded, train
@@ -40,9 +39,10 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Material:
-    """What is learned from: M inverted images with H (M, h), L (M, l) and soft labels (M, K), then whole ones.
+    """What is learned from: M inverted images with H (M, h) and L (M, l), then N whole ones, with soft labels (M + N, K).
 
-    `images` uint8 (M + N, C, H, W), `targets` (M + N,), `weights` (M + N,): how often each is drawn.
+    `images` uint8 (M + N, C, H, W), `targets` (M + N,), `weights` (M + N,): how often each is drawn. The soft labels of inverted
+    images are those of L, those of whole ones are of all patches.
     """
 
     images: Tensor
@@ -61,14 +61,30 @@ def distil(
     Equal arguments give equal bits at equal numerics, interrupted and resumed or not; the global random state is left as it was.
     Raises DataError if a label has no image of any kind, or a classifier works on other patches than the expert.
     """
-    material = prepare(lesson, found, architecture, aids.device)
+    material, recipe = prepare(lesson, found, architecture, aids.device), lesson.recipe
+    if not lesson.classifiers:
+        recipe = recipe.model_copy(update={"teach_whole": False})
     with seeded(seed, aids.device):
         network = vit.build(architecture)
-        if aids.start:
-            network.load_state_dict({name: tensor.float() for name, tensor in aids.start.items()})
+        network.load_state_dict(beginning(lesson, architecture), strict=False)
         network = network.to(aids.device).train()
-        train(Run(network, lesson.recipe), lambda: _loss(network, material, lesson.recipe, aids.device), aids)
+        train(Run(network, recipe), lambda: _loss(network, material, recipe, aids.device), aids)
     return vit.wire(network)
+
+
+def beginning(lesson: Lesson, architecture: ViTArchitecture) -> dict[str, Tensor]:
+    """The tensors by name that the expert starts from, none if `fresh` or if no classifier has its shape.
+
+    They are those of the classifier that saw most images, ties to the smaller digest, its head cut to the covered labels.
+    """
+    wanted = architecture.model_dump(exclude={"name", "outputs"})
+    alike = [one for one in lesson.classifiers if one.architecture.model_dump(exclude={"name", "outputs"}) == wanted]
+    if lesson.recipe.start == "fresh" or not alike:
+        return {}
+    chosen = min(alike, key=lambda one: (-sum(one.counts.values()), one.digest))
+    rows = [list(chosen.counts).index(label) for label in lesson.labels]
+    tensors = chosen.network.state_dict()
+    return {name: tensor[rows] if name.startswith("head.") else tensor for name, tensor in tensors.items()}
 
 
 def prepare(lesson: Lesson, found: Sequence[Inverted], architecture: ViTArchitecture, device: torch.device) -> Material:
@@ -86,32 +102,39 @@ def prepare(lesson: Lesson, found: Sequence[Inverted], architecture: ViTArchitec
     labels = [targets, *(label for _, label in whole)]
     if missing := set(range(len(lesson.labels))) - set(torch.cat(labels).tolist()):
         raise DataError(f"Label {lesson.labels[min(missing)]!r} has neither own images nor a classifier.")
+    asked = lesson.recipe.relabel != "none" and rest.numel() > 0
+    soft = [soft_labels(lesson, images, rest, device) if asked else torch.zeros(len(images), len(lesson.labels))]
+    taught = lesson.recipe.teach_whole and lesson.classifiers
+    soft += [
+        soft_labels(lesson, part, None, device) if taught else torch.zeros(len(part), len(lesson.labels))
+        for part, _ in whole
+    ]
     return Material(
         torch.cat([images, *(part for part, _ in whole)]),
         torch.cat(labels),
         balanced([part for part in labels if len(part)], len(lesson.labels)),
         own,
         rest,
-        soft_labels(lesson, images, rest, device),
+        torch.cat(soft),
     )
 
 
-def soft_labels(lesson: Lesson, images: Tensor, patches: Tensor, device: torch.device) -> Tensor:
-    """z_L (M, K) of uint8 images (M, C, H, W) seen at `patches` (M, l), by all classifiers; zeros where nobody is asked."""
-    if lesson.recipe.relabel == "none" or not patches.numel():
-        return torch.zeros(len(images), len(lesson.labels))
+def soft_labels(lesson: Lesson, images: Tensor, patches: Tensor | None, device: torch.device) -> Tensor:
+    """z (M, K) of uint8 images (M, C, H, W) seen at `patches` (M, l), None for all, by all classifiers, at least one."""
     logits = torch.stack([_answers(one, lesson, images, patches, device) for one in lesson.classifiers])
     counts = torch.tensor([[one.counts.get(label, 0) for label in lesson.labels] for one in lesson.classifiers])
     return ensemble(logits, voting(counts, lesson.recipe))
 
 
 @torch.no_grad()
-def _answers(one: Classifier, lesson: Lesson, images: Tensor, patches: Tensor, device: torch.device) -> Tensor:
+def _answers(one: Classifier, lesson: Lesson, images: Tensor, patches: Tensor | None, device: torch.device) -> Tensor:
     """A classifier's logits (M, K) for the covered labels, on the CPU."""
     columns = [list(one.counts).index(label) for label in lesson.labels]
-    batches = zip(torch.split(images, ANSWER_BATCH), torch.split(patches, ANSWER_BATCH), strict=True)
+    logits = []
     with computing(lesson.recipe.dtype, device):
-        logits = [vit.answers(one.network, to_data(x.to(device)), seen.to(device)).cpu() for x, seen in batches]
+        for rows in torch.split(torch.arange(len(images)), ANSWER_BATCH):
+            seen = None if patches is None else patches[rows].to(device)
+            logits.append(vit.answers(one.network, to_data(images[rows].to(device)), seen).cpu())
     return torch.cat(logits).float()[:, columns]
 
 
@@ -152,6 +175,6 @@ def _loss(network: nn.Module, material: Material, recipe: DistilRecipe, device: 
             losses.append(relabelled_loss(network, x, patches, targets, soft, recipe))
         if len(whole):
             x = to_data(augment(material.images[whole], recipe).to(device))
-            logits = network(x).float()
-            losses.append(functional.cross_entropy(logits, material.targets[whole].to(device), reduction="none"))
+            targets, soft = material.targets[whole].to(device), material.soft[whole].to(device)
+            losses.append(whole_loss(network, x, targets, soft, recipe))
     return torch.cat(losses).mean()

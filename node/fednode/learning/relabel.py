@@ -54,6 +54,15 @@ def relabelled_loss(
     return hard + recipe.strength_milli / 1e3 * divergence(vit.answers(network, x, rest), soft, _temperature(recipe))
 
 
+def whole_loss(network: nn.Module, x: Tensor, targets: Tensor, soft: Tensor, recipe: DistilRecipe) -> Tensor:
+    """(N,): CE(g(x), y), and with `teach_whole` lambda T^2 KL(softmax(z / T) || softmax(g(x) / T)), for whole images."""
+    logits = vit.answers(network, x).float()
+    hard = functional.cross_entropy(logits, targets, reduction="none")
+    if not recipe.teach_whole:
+        return hard
+    return hard + recipe.strength_milli / 1e3 * divergence(logits, soft, _temperature(recipe))
+
+
 def _dense_loss(
     network: nn.Module, x: Tensor, patches: tuple[Tensor, Tensor], targets: Tensor, soft: Tensor, recipe: DistilRecipe
 ) -> Tensor:

@@ -22,7 +22,9 @@ def status_document(**changes: object) -> dict[str, Any]:
         },
         "jobs": [],
         "waiting": [],
+        "exchange": {"asked": "generators", "kinds": ["generator"], "why": "asked"},
         "gamma": {},
+        "classifiers": [],
         "peers": [],
         "product": {"default": "none", "experts": [], "stale": []},
         "evaluation": {

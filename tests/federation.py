@@ -49,12 +49,14 @@ class Federation:
         quorum: int = 0,
         worker: str = STANDIN,
         source: str = "",
+        exchange: str = "generators",
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="fed-"))
         (self.folder / "run").mkdir(mode=0o700)
         self.contract: Document = {"federation": "test", "labels": labels, "size": 8, "quorum": quorum}
         self.nodes = {
-            name: Node(name, self.folder / name, tuple(own), worker, source) for name, own in labels_of.items()
+            name: Node(name, self.folder / name, tuple(own), worker, source, exchange)
+            for name, own in labels_of.items()
         }
         for node in self.nodes.values():
             node.make()

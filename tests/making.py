@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fednode.contract import Contract, ImageShape
 from fednode.lineage import Pair
 from fednode.manifest import Audit, LabelCount, Manifest, Numerics, Weights
-from fednode.recipe import ExpertArchitecture, GeneratorArchitecture
+from fednode.recipe import ExpertArchitecture, GeneratorArchitecture, vit_architecture
 from fednode_crypto.identity import Identity, PeerId
 
 NOW = 1_700_000_000
@@ -43,6 +43,24 @@ def generator(
         labels=(LabelCount(label=label, images=images),),
         lineage=(),
         weights=Weights(digest=digest(weights or f"{issuer} {label}"), size=1000, piece_size=2**20),
+        numerics=NUMERICS,
+        audit=AUDIT,
+        dp=None,
+    )
+
+
+def classifier(issuer: PeerId, contract: Contract = CONTRACT, **images: int) -> Manifest:
+    """The manifest of a classifier that has seen so many images of each label."""
+    return Manifest(
+        contract=contract.id,
+        created=NOW,
+        issuer=issuer,
+        kind="classifier",
+        architecture=vit_architecture(contract.image, len(contract.labels)),
+        recipe=digest("classifier recipe"),
+        labels=tuple(LabelCount(label=label, images=images.get(label, 0)) for label in contract.labels),
+        lineage=(),
+        weights=Weights(digest=digest(f"{issuer} {sorted(images.items())}"), size=1000, piece_size=2**20),
         numerics=NUMERICS,
         audit=AUDIT,
         dp=None,

@@ -49,6 +49,7 @@ class Node:
     labels: tuple[str, ...]
     worker: str = STANDIN
     source: str = ""
+    exchange: str = "generators"
     port: int = field(default_factory=free_port)
     identity: Identity = field(default_factory=Identity.generate)
     process: subprocess.Popen[bytes] | None = None
@@ -86,6 +87,7 @@ class Node:
         self.identity.save(self.home.identity)
         listen = f"127.0.0.1:{self.port}"
         settings: Document = {"name": self.name, "device": "cpu", "threads": 1, "listen": listen, "peers": "peers.yaml"}
+        settings["exchange"] = self.exchange
         if self.labels:
             settings["data"] = self.source or f"folder:{self.data}"
         if self.source:

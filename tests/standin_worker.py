@@ -49,7 +49,7 @@ class FailedError(Exception):
 
 def op(function: Op) -> Op:
     """An operation, by the name of its function."""
-    OPS[function.__name__] = function
+    OPS[function.__name__.replace("_", "-")] = function
     return function
 
 
@@ -197,6 +197,47 @@ def audit(request: Document) -> Document:
 
 
 @op
+def classifier(request: Document) -> Document:
+    spec = request["spec"]
+    counts = [check_images(request, label, digest) for label, digest in spec["own"]]
+    Path(request["out"]).write_bytes(weights_of(spec, is_told("bad", request)))
+    return {"images": sum(counts)}
+
+
+@op
+def audit_classifier(request: Document) -> Document:
+    spec = request["spec"]
+    for label, digest in spec["own"]:
+        check_images(request, label, digest)
+    Path(request["weights"]).read_bytes()
+    passed = not is_told("fail", request)
+    Path(request["out"]).write_text(json.dumps({"passed": passed, "spec": seed_of(spec).hex()}))
+    return {"passed": passed, "reasons": [] if passed else ["The classifier tells its images from others."]}
+
+
+@op
+def distil(request: Document) -> Document:
+    spec = request["spec"]
+    for label, digest in spec["own"]:
+        check_images(request, label, digest)
+    for kind, inputs in (("classifiers", spec["inputs"]), ("generators", spec.get("generators", ()))):
+        for one in inputs:
+            Path(request[kind][one["weights"]]["weights"]).read_bytes()
+    Path(request["out"]).write_bytes(weights_of(spec))
+    return {"images": {"inverted": 100 * len(spec["inputs"])}}
+
+
+@op
+def import_classifier(request: Document) -> Document:
+    data = Path(request["file"]).read_bytes()
+    if BAD_MARK in data:
+        raise FailedError("bad-weights", "The weights have a value that is not finite.")
+    Path(request["out"]).write_bytes(weights_of({"file": hashlib.sha256(data).hexdigest()}))
+    shape = {"family": "vit", "name": request["model"], "image": request["image"], "patch": 2}
+    return {"architecture": {**shape, "width": 192, "depth": 12, "heads": 3, "outputs": len(request["labels"])}}
+
+
+@op
 def check(request: Document) -> Document:
     if BAD_MARK in Path(request["weights"]).read_bytes():
         raise FailedError("bad-weights", "The weights have a value that is not finite.")
@@ -220,7 +261,7 @@ def expert(request: Document) -> Document:
 
 def check_product(request: Document) -> None:
     """Every part of the product is there to be read."""
-    for part in (*request.get("experts", ()), *request["generators"]):
+    for part in (*request.get("experts", ()), *request["generators"], *request.get("classifiers", ())):
         Path(part["weights"]).read_bytes()
 
 
@@ -254,7 +295,7 @@ def evaluate(request: Document) -> Document:
     check_product(request)
     labels = request["labels"]
     found = images_of(request["data"], request["contract_labels"])
-    present = {"experts": request["experts"], "generative": request["generators"]}
+    present = {"experts": request["experts"], "generative": request["generators"], "ensemble": request["classifiers"]}
     products = [name for name, parts in present.items() if parts]
     return {
         "images": sum(len(images) for label, images in found.items() if label in labels),
@@ -298,6 +339,15 @@ def samples(request: Document) -> Document:
     check_product(request)
     Path(request["out"]).write_bytes(b"\x89PNG\r\n\x1a\n")
     return {"labels": [label for label in request["labels"] if label in images_of(request["data"], request["labels"])]}
+
+
+@op
+def deal(request: Document) -> Document:
+    """Node i gets all labels but the i-th; the files are empty, for a stand-in's npz has 40 images of each label."""
+    for out in request["out"]:
+        Path(out).touch()
+    kept = [[label for at, label in enumerate(request["labels"]) if at != node] for node in range(len(request["out"]))]
+    return {"parts": [dict.fromkeys(labels, DIGITS_IMAGES) for labels in kept]}
 
 
 @op

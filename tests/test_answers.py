@@ -1,7 +1,7 @@
 """Which way answers: what was measured best within the limit of latency, else what there is; and what that descends from."""
 
 import pytest
-from making import CONTRACT, expert, generator, identity
+from making import CONTRACT, classifier, expert, generator, identity
 from test_tally import GRID, evaluation
 
 from fednode.answers import choose, way_of
@@ -108,3 +108,31 @@ def test_where_nothing_is_nothing_answers() -> None:
         choose(empty, "generative")
     with pytest.raises(NoAnswerError, match="no product"):
         choose(empty, "best")
+
+
+CA, CB = classifier(A, ant=40, bee=40), classifier(B, cat=40)
+CLASSIFIERS = {one.pair: one for one in (CA, CB)}
+
+
+def test_classifiers_answer_together_while_there_is_no_expert_and_generators_know_fewer_labels() -> None:
+    stock = Inventory(CLASSIFIERS, {}, {}, classifiers=CLASSIFIERS)
+    assert way_of(sight(stock=stock)).product == "ensemble"
+    found = choose(sight(stock=stock), "auto")
+    assert (found.lineage, found.labels(CONTRACT)) == (CLASSIFIERS.keys(), ["ant", "bee", "cat"])
+    assert found.way.fields() == {"product": "ensemble", "levels": "all", "temperature_milli": 1000}
+    assert found.way.document()["levels"] is None
+    few = Inventory({}, {ANT.pair: ANT, BEE.pair: BEE}, {}, classifiers=CLASSIFIERS)
+    assert way_of(sight(stock=few)).product == "ensemble"
+    assert way_of(sight(stock=Inventory({}, LIVE, {}, classifiers=CLASSIFIERS))).product == "generative"
+    alone = Inventory({}, {}, {}, classifiers={CB.pair: CB})
+    assert way_of(sight(stock=alone)).product == "none"
+    assert way_of(sight(stock=Inventory({}, {}, STOCK.experts, classifiers=CLASSIFIERS))).product == "experts"
+
+
+def test_the_ensemble_answers_when_asked_for_if_there_is_a_classifier() -> None:
+    mixed = Inventory({}, LIVE, STOCK.experts, classifiers={CA.pair: CA})
+    asked = choose(sight(measured("both"), stock=mixed), "ensemble")
+    assert (asked.way.product, asked.way.temperature_milli, asked.way.chosen_by) == ("ensemble", 1000, "asked")
+    assert (asked.labels(CONTRACT), asked.experts, asked.generators) == (["ant", "bee"], {}, {})
+    with pytest.raises(NoAnswerError, match="No live classifier"):
+        choose(sight(), "ensemble")

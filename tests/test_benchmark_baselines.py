@@ -89,6 +89,20 @@ def test_fedprox_of_one_node_goes_to_the_minimum_of_its_loss_with_the_proximal_t
         torch.testing.assert_close(one.grad, -mu * (one.detach() - other.detach()), atol=1e-4, rtol=1e-3)
 
 
+def test_local_steps_can_be_those_of_adamw_so_many_a_round() -> None:
+    """One image makes every random batch the same, so torch's own optimiser must end at the same weights."""
+    one = shard(4, 1)
+    found = run([one], 1, Local(batch=8, rate=0.1, steps=3, decay=0.5))
+    expected = linear()
+    optimiser = torch.optim.AdamW(expected.parameters(), weight_decay=0.5)
+    for step in range(3):
+        optimiser.param_groups[0]["lr"] = 0.05 * (1 + torch.cos(torch.tensor(torch.pi * step / 3)).item())
+        optimiser.zero_grad()
+        functional.cross_entropy(expected(one[0]), one[1]).backward()
+        optimiser.step()
+    assert_same(found.state_dict(), expected.state_dict())
+
+
 def test_averages_weigh_by_images_and_take_in_the_statistics_of_batch_norms() -> None:
     states = []
     for value in (1.0, 5.0):

@@ -47,6 +47,23 @@ def test_gamma_has_a_row_for_each_peer_and_a_column_for_each_label() -> None:
     assert lines[start + 3].split() == ["clinic-b", "-", "-"]
 
 
+def test_classifiers_show_what_they_have_seen_and_that_nobody_has_audited_one() -> None:
+    seen = {"peer": "clinic-b", "digest": "cd" * 32, "labels": {"melanoma": 40, "nevus": 3}, "audited": True}
+    found = [seen, {**seen, "peer": "clinic-c", "labels": {"nevus": 1}, "audited": False}]
+    lines = [line.split() for line in view(classifiers=found).splitlines()]
+    assert ["clinic-b", "cdcdcdcd", "melanoma:40", "nevus:3", "passed"] in lines
+    assert ["clinic-c", "cdcdcdcd", "nevus:1", "NOT", "AUDITED"] in lines
+
+
+def test_what_is_exchanged_is_said_where_it_is_not_the_default() -> None:
+    assert "Exchanges" not in view()
+    auto = {"asked": "auto", "kinds": ["classifier"], "why": "nodes hold 2.0 of 2 labels on the mean"}
+    assert "Exchanges classifiers (auto: nodes hold 2.0 of 2 labels on the mean)" in view(exchange=auto)
+    both = {"asked": "both", "kinds": ["classifier", "generator"], "why": "asked"}
+    assert "Exchanges classifiers and generators" in view(exchange=both)
+    assert "Exchanges nothing yet" in view(exchange={**auto, "kinds": []})
+
+
 def test_gamma_of_many_labels_lists_them_by_name() -> None:
     labels = [f"l{i}" for i in range(40)]
     text = view(labels=labels, gamma={"clinic-a": dict.fromkeys(["l7", "l31"], "ab" * 32)})
@@ -111,7 +128,7 @@ def test_receipts_name_who_has_confirmed_and_who_has_not() -> None:
 def test_own_generators_that_were_taken_back_have_receipts_too() -> None:
     entry = {"digest": "cd" * 32, "confirmed": [], "waiting": ["clinic-b"]}
     text = view(withdrawals=[entry], erased={"generator": 1, "expert": 2})
-    assert "cdcdcdcd   -             clinic-b" in text
+    assert "cdcdcdcd  -             clinic-b" in text
     assert "Erased here: 1 generator, 2 experts" in text
 
 
@@ -167,7 +184,7 @@ def test_generators_published_in_spite_of_a_failed_audit_are_named_with_the_reas
     entry = {"peer": "clinic-b", "label": "nevus", "digest": "cd" * 32, "reason": "The images are public."}
     text = view(overridden=[entry])
     assert "Published in spite of a failed audit" in text
-    assert "clinic-b  nevus  cdcdcdcd   The images are public." in text
+    assert "clinic-b  nevus  cdcdcdcd  The images are public." in text
     assert "in spite" not in view()
 
 

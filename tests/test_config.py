@@ -29,6 +29,7 @@ def test_the_defaults_are_the_documented_ones(home: Home) -> None:
         skip_bad=False,
         preset=None,
         fit_images=None,
+        exchange="generators",
         augment=None,
         experts_see="all",
         idle_timeout=600,
@@ -40,6 +41,7 @@ def test_the_defaults_are_the_documented_ones(home: Home) -> None:
 
 
 EXAMPLES = {
+    "exchange": ("auto", "auto"),
     "name": ("clinic-b", "clinic-b"),
     "peers": ("/p/peers.yaml", Path("/p/peers.yaml")),
     "data": ("digits:3", "digits:3"),

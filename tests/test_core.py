@@ -18,6 +18,7 @@ from fednode.manifest import Privacy
 from fednode.peersfile import Peers
 from fednode.recipe import recipes
 from fednode.store import Store
+from fednode.vit_recipe import vit_recipes
 
 ME = identity(1)
 
@@ -29,7 +30,8 @@ def core(tmp_path: Path) -> Iterator[Core]:
     ledger = Ledger(home.ledger)
     book = Book(ledger, CONTRACT, ME.peer_id, time.time)
     peers, made = Peers(contract=CONTRACT), recipes(CONTRACT.image)
-    yield Core(home, Settings(peers=home.peers), ME, peers, made, ledger, Store(home.store), book)
+    vits = vit_recipes(CONTRACT.image)
+    yield Core(home, Settings(peers=home.peers), ME, peers, made, vits, ledger, Store(home.store), book)
     ledger.close()
 
 

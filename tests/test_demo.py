@@ -33,7 +33,8 @@ from fednode_crypto.identity import Identity
 
 DIGITS = tuple("0123456789")
 PATIENCE = 90.0
-KEYS = {"accuracy", "after", "bytes", "seconds", "unlearning", "nodes", "seed", "data", "labels"}
+KEYS = {"accuracy", "after", "bytes", "seconds", "unlearning", "nodes", "seed", "data", "labels", "exchange", "own"}
+PRODUCTS = {"experts", "product", "generative", "ensemble", "chosen"}
 
 
 @pytest.fixture
@@ -103,8 +104,9 @@ def test_the_demo_prints_one_object_and_leaves_a_report_but_no_process_and_no_te
     assert code == 0, err
     found = json.loads(out)
     assert found.keys() == KEYS
-    assert found["accuracy"].keys() == {"alone", "experts", "product", "generative", "chosen", "pooled"}
-    assert found["after"].keys() == {"experts", "product", "generative", "chosen", "labels"}
+    assert found["accuracy"].keys() == {"alone", "pooled", *PRODUCTS}
+    assert found["after"].keys() == {"labels", *PRODUCTS}
+    assert found["own"] == {"node-1": list("0123"), "node-2": list("456"), "node-3": list("789")}
     assert [len(found["accuracy"][name]) for name in ("alone", "experts")] == [3, 3]
     assert (found["nodes"], found["seed"], found["data"], found["labels"]) == (3, 0, "digits:0", list(DIGITS))
     assert found["after"]["labels"] == list("0123456")
@@ -122,6 +124,25 @@ def test_the_demo_prints_one_object_and_leaves_a_report_but_no_process_and_no_te
     (report,) = (folder / "here").iterdir()
     assert json.loads((report / "report.json").read_text()) == found
     assert str(report) in err
+    assert_nothing_left(folder)
+
+
+@pytest.mark.process
+def test_the_demo_of_classifiers_deals_every_label_and_unlearns_the_last_node_to_the_bit(folder: Path) -> None:
+    code, out, err = end_of(start_demo(folder, "--nodes", "3", "--exchange", "classifiers", "--json"))
+    assert code == 0, err
+    found = json.loads(out)
+    assert found.keys() == KEYS
+    assert found["exchange"] == "classifiers"
+    assert found["own"]["node-2"] == list("023456789")
+    assert found["accuracy"]["generative"] is None
+    assert found["accuracy"]["ensemble"] == 0.75
+    # each of 3 nodes sends its classifier and its expert to 2 others
+    assert (found["bytes"]["generators"], found["bytes"]["classifiers"], found["bytes"]["experts"]) == (0, 36480, 36480)
+    assert found["unlearning"]["bit_identical"] is True
+    assert found["unlearning"]["answers_failed"] == 0
+    # the two others lose the classifier of the last and three experts each; the one that left keeps its classifier
+    assert found["unlearning"]["erased"] == {"classifier": 2 * 1 + 2, "expert": 3 * 3}
     assert_nothing_left(folder)
 
 
@@ -370,7 +391,7 @@ def test_each_transfer_counts_once_where_it_was_received() -> None:
         "a": status_document(bytes={"received": {"generator": 10, "statement": 1}, "sent": {"expert": 7}}),
         "b": status_document(bytes={"received": {"generator": 20, "expert": 7}, "sent": {"generator": 10}}),
     }
-    assert measures.traffic(statuses) == {"generators": 30, "experts": 7, "wire": 38}
+    assert measures.traffic(statuses) == {"generators": 30, "classifiers": 0, "experts": 7, "wire": 38}
 
 
 def test_accuracies_are_in_the_order_of_the_nodes_and_name_the_chosen_product() -> None:
@@ -383,6 +404,7 @@ def test_accuracies_are_in_the_order_of_the_nodes_and_name_the_chosen_product() 
         "experts": [0.1, 0.2],
         "product": 0.3,
         "generative": 0.4,
+        "ensemble": None,
         "chosen": 0.4,
     }
 
@@ -402,6 +424,16 @@ def test_a_federation_has_fitted_when_every_node_has_its_own_and_gathered_when_e
     assert goals.fitted(own, SHARES) and not goals.gathered(own, SHARES)
     assert goals.fitted(both, SHARES) and goals.gathered(both, SHARES)
     assert not goals.fitted({**own, "a": status_document(gamma={"a": {"0": "x"}})}, SHARES)
+
+
+def test_a_classifier_stands_for_all_labels_that_it_has_seen() -> None:
+    def knows(*names: str) -> dict[str, Any]:
+        seen = {"a": {"0": 4, "1": 4, "2": 1}, "b": {"2": 9}}
+        return status_document(classifiers=[{"peer": name, "labels": seen[name]} for name in names])
+
+    assert goals.fitted({"a": knows("a"), "b": knows("b")}, SHARES)
+    assert not goals.gathered({"a": knows("a", "b"), "b": knows("b")}, SHARES)
+    assert goals.gathered({"a": knows("a", "b"), "b": knows("a", "b")}, SHARES)
 
 
 def test_a_federation_is_ready_when_just_the_experts_of_those_who_are_in_it_answer() -> None:

@@ -18,9 +18,10 @@ from fednode.learning.generator import Aids
 from fednode.learning.heldout import Judge
 from fednode.learning.pace import pace
 from fednode.learning.precision import computing
-from fednode.learning.requests import Fit, FitSpec, Pace
+from fednode.learning.requests import Fit, Pace
 from fednode.learning.sampler import draw
 from fednode.learning.session import open_session
+from fednode.learning.specs import FitSpec
 from fednode.learning.symmetry import Told, choose, turn
 from fednode.recipe import GeneratorArchitecture, GeneratorRecipe, SamplerRecipe
 

@@ -19,12 +19,13 @@ FLOORS = {
     2: "fednode.address fednode.catalogue fednode.config fednode.contract fednode.estimate fednode.evaluation "
     "fednode.grid fednode.lineage "
     "fednode.manifest fednode.peersedit fednode.peersfile fednode.recipe fednode.records fednode.revocation fednode.roster "
-    "fednode.source fednode.statement fednode.tally fednode.yamlfile",
+    "fednode.source fednode.statement fednode.tally fednode.vit_recipe fednode.yamlfile",
     3: "fednode.admission fednode.archive fednode.book fednode.counts fednode.drafts fednode.inventory fednode.ledger "
-    "fednode.news fednode.partial fednode.store",
+    "fednode.modes fednode.news fednode.partial fednode.store",
     4: "fednode.exchange fednode.learning",
-    5: "fednode.answers fednode.audits fednode.core fednode.desk fednode.federated fednode.gather fednode.jobs fednode.parts "
-    "fednode.plan fednode.ranks fednode.report fednode.scoring fednode.signing fednode.slots fednode.worker fednode.workers",
+    5: "fednode.answers fednode.audits fednode.core fednode.desk fednode.federated fednode.gather fednode.jobs fednode.offer "
+    "fednode.parts fednode.plan fednode.planned fednode.ranks fednode.ready fednode.report fednode.scoring fednode.signing "
+    "fednode.slots fednode.specs fednode.unlearning fednode.worker fednode.workers",
     6: "fednode.control fednode.daemon fednode.verbs",
     7: "fednode_cli",
 }

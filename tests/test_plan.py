@@ -11,7 +11,8 @@ from world import CONTRACT, LABELS, RECIPES, Node, World, weights_of
 
 from fednode.inventory import Held, Missing, Word
 from fednode.lineage import Pair
-from fednode.plan import (
+from fednode.plan import plan
+from fednode.planned import (
     AuditJob,
     Check,
     Expert,
@@ -26,11 +27,10 @@ from fednode.plan import (
     Sign,
     SignEvaluation,
     State,
-    fit_spec,
-    plan,
     spec_digest,
 )
 from fednode.recipe import PrivacyRecipe
+from fednode.specs import fit_spec
 
 quick = settings(max_examples=10, deadline=None)
 

@@ -60,13 +60,13 @@ def test_every_verb_that_help_lists_is_in_the_readme() -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "fednode_cli", "--help"], capture_output=True, text=True, timeout=60, check=True
     ).stdout
-    verbs = re.findall(r"^  ([a-z]+)  ", shown.split("Commands:")[1], re.MULTILINE)
-    named = re.findall(r"`([a-z |\\]+)`", README.split("| verb |")[1].split("\n\n")[0])
+    verbs = re.findall(r"^  ([a-z-]+)  ", shown.split("Commands:")[1], re.MULTILINE)
+    named = re.findall(r"`([a-z |\\-]+)`", README.split("| verb |")[1].split("\n\n")[0])
     assert {name.split()[0] for name in named} == set(verbs)
 
 
 def test_every_verb_has_its_json_document_described() -> None:
-    named = re.findall(r"`([a-z |\\]+)`", README.split("| verb |")[1].split("\n\n")[0])
+    named = re.findall(r"`([a-z |\\-]+)`", README.split("| verb |")[1].split("\n\n")[0])
     page = (ROOT / "docs" / "json.md").read_text()
     headings = set(re.split(r"[ ,]+", " ".join(re.findall(r"^## (.+)$", page, re.MULTILINE))))
     assert {name.split()[0] for name in named} <= headings

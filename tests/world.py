@@ -2,20 +2,22 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from making import IMAGE, NOW, NUMERICS, digest, identity
 from pydantic import TypeAdapter
 
-from fednode import inventory
+from fednode import inventory, modes
 from fednode.catalogue import FRESH_SECONDS, Catalogue
+from fednode.config import Exchange
 from fednode.contract import Contract
 from fednode.evaluation import Evaluation, Row, Scores
-from fednode.inventory import Held, Word
+from fednode.inventory import GENERATORS, Held, Word
 from fednode.lineage import Pair
-from fednode.manifest import Manifest, Weights
-from fednode.plan import (
+from fednode.manifest import Kind, Manifest, Weights
+from fednode.plan import plan
+from fednode.planned import (
     AuditJob,
     Check,
     Confirm,
@@ -33,7 +35,6 @@ from fednode.plan import (
     SignEvaluation,
     Spec,
     State,
-    plan,
     spec_digest,
 )
 from fednode.recipe import Architecture, AuditRecipe, ExpertRecipe, GeneratorRecipe, Recipes
@@ -48,6 +49,13 @@ RECIPES = Recipes(
     expert=ExpertRecipe(),
 )
 ARCHITECTURE: TypeAdapter[Architecture] = TypeAdapter(Architecture)
+MADE: dict[str, Kind] = {
+    "fit": "generator",
+    "classifier": "classifier",
+    "import": "classifier",
+    "expert": "expert",
+    "distil": "expert",
+}
 Images = Mapping[str, str]
 
 
@@ -85,13 +93,18 @@ class Moment:
 class Node:
     """One node: its own images (label -> a text that stands for them), and what it has heard, made and kept.
 
-    An audit of a label in `failing` fails, and so does a check of weights in `spoiled`.
+    An audit of a label in `failing` fails (None: of the classifier), and so does a check of weights in `spoiled`. `exchange` is
+    what its operator asked for, `kinds` what it took last.
     """
 
     me: PeerId
     images: Images
     listed: frozenset[PeerId] = frozenset()
-    failing: frozenset[str] = frozenset()
+    exchange: Exchange = "generators"
+    kinds: frozenset[Kind] = GENERATORS
+    waited_words: bool = False
+    ready: Spec | None = None
+    failing: frozenset[str | None] = frozenset()
     withdrawn: frozenset[str] = frozenset()
     overrides: Mapping[str, str] = field(default_factory=dict)
     shown: bool = True
@@ -119,7 +132,12 @@ class Node:
 
     def word(self) -> Word:
         good = (self.listed | {self.me}) - self.revoked - self.suspended
-        return Word(frozenset({self.me}) if self.left else good, dict(self.catalogues), dict(self.manifests))
+        said = Word(
+            frozenset({self.me}) if self.left else good, dict(self.catalogues), dict(self.manifests), self.kinds
+        )
+        if not self.left:
+            self.kinds = modes.choose(self.exchange, said, self.me, self.kinds, self.waited_words).kinds
+        return replace(said, kinds=self.kinds)
 
     def held(self) -> Held:
         own = {pair for pair in self.files if pair.issuer == self.me}
@@ -131,6 +149,8 @@ class Node:
             withdrawn=self.withdrawn,
             overrides=self.overrides,
             shown=self.shown,
+            chooses=self.exchange == "auto",
+            ready=self.ready,
             finished=dict(self.finished),
             left=self.left,
             unconfirmed=frozenset(self.unconfirmed),
@@ -179,7 +199,7 @@ class Node:
         return bool(fetched or todo.erase or todo.jobs)
 
     def erase(self, pairs: Iterable[Pair]) -> None:
-        offered = self.word().offers()
+        offered = replace(self.word(), kinds=inventory.SOURCES).offers()
         known = {manifest.pair for manifest in self.manifests.values()}
         mine = {pair.digest for pair in pairs if pair.issuer == self.me}
         self.files -= set(pairs)
@@ -224,7 +244,7 @@ class Node:
             contract=CONTRACT.id,
             created=NOW,
             issuer=self.me,
-            kind="expert" if job.spec["job"] == "expert" else "generator",
+            kind=MADE[job.spec["job"]],
             architecture=ARCHITECTURE.validate_json(json.dumps(job.spec["architecture"])),
             recipe=digest("recipe"),
             labels=job.labels,
@@ -246,6 +266,9 @@ class Node:
             fresh_until=NOW + FRESH_SECONDS,
             publishes=job.publishes,
             manifests=job.manifests,
+            classifies=job.announced.classifies,
+            holds=job.announced.holds,
+            undecided=job.announced.undecided,
         )
 
 
@@ -257,9 +280,13 @@ class World:
     chance: Random
 
     @classmethod
-    def of(cls, federation: Iterable[tuple[int, Images]], seed: int = 0) -> "World":
+    def of(cls, federation: Iterable[tuple[int, Images]], seed: int = 0, exchange: Exchange = "generators") -> "World":
         """The nodes with these numbers, which decide their keys, and these images; all list each other."""
-        nodes = [Node(identity(number).peer_id, dict(images)) for number, images in federation]
+        chosen = modes.KINDS.get(exchange, frozenset())
+        nodes = [
+            Node(identity(number).peer_id, dict(images), exchange=exchange, kinds=chosen)
+            for number, images in federation
+        ]
         for node in nodes:
             node.listed = frozenset(other.me for other in nodes) - {node.me}
         return cls(nodes, Random(seed))

@@ -15,7 +15,9 @@ Document = Mapping[str, Any]
 
 
 def audit(
-    label: Annotated[str | None, typer.Argument(help="One own label; without it, all of them.", callback=shown)] = None,
+    label: Annotated[
+        str | None, typer.Argument(help="One own label, or classifier; without it, all.", callback=shown)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what the audits found, and where their pages are.
@@ -28,7 +30,7 @@ def audit(
         status = client.status()
     wanted = [one for one in status["audits"] if label is None or one["label"] == label_name(label)]
     if label is not None and not wanted:
-        raise RefusedError(f"No generator of {label!r} was audited here.", "`fednode status` shows what the node does.")
+        raise RefusedError(f"Nothing of {label!r} was audited here.", "`fednode status` shows what the node does.")
     expert = status["expert"] if label is None else None
     report({"audits": wanted, "expert": expert}, [*audit_blocks(wanted), *expert_blocks(expert)], as_json)
 

@@ -17,7 +17,7 @@ def describe(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE_HELP)],
     as_json: AsJson = False,
 ) -> None:
-    """Count the images of a data source, and print a contract for it.
+    """Count the images of a source, and print a contract.
 
     No daemon is needed. Images that can't be read are named and left out.
     """

@@ -11,6 +11,7 @@ from fednode_cli.connect import daemon
 from fednode_cli.options import SOURCE_HELP, AsJson, KeptLabels, SkipBad, absolute_source, checked_png, label_list
 from fednode_cli.output import Block, Grid, report
 
+NAMED = {"both": "product of both", "ensemble": "ensemble of classifiers"}
 MEASURES = ("accuracy", "macro_auroc", "f1", "ece")
 COSTS = ("product", "accuracy", "95 % interval", "log loss", "ms an image", "network calls an image")
 
@@ -61,7 +62,7 @@ def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     for expert in document["experts"]:
         yield (f"expert of {expert['peer']}", expert["digest"][:8], *_measures(expert), "")
     for name, measures in document["products"].items():
-        yield ("product of both" if name == "both" else f"{name} product", "", *_measures(measures), "")
+        yield (NAMED.get(name, f"{name} product"), "", *_measures(measures), "")
     yield ("what predict uses", "", *_measures(document["chosen"]), _way(document["chosen"]))
 
 

@@ -25,7 +25,7 @@ def init(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make this node's home and identity, and print its peer id.
+    """Make this node's home and identity.
 
     An identity that is there already is never replaced.
     """

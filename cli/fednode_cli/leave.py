@@ -19,7 +19,7 @@ def leave(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Leave the federation for ever: all peers unlearn this node.
+    """Leave for ever: all peers unlearn this node.
 
     This identity can't come back.
     """

@@ -18,6 +18,7 @@ from fednode_cli import (
     describe,
     evaluate,
     id,
+    import_classifier,
     init,
     leave,
     override,
@@ -90,6 +91,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("samples")(samples.samples)
 app.command("audit")(audit.audit)
 app.command("override")(override.override)
+app.command("import-classifier")(import_classifier.import_classifier)
 app.command("revoke")(revoke.revoke)
 app.command("restore")(restore.restore)
 app.command("withdraw")(withdraw.withdraw)

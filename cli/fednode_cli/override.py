@@ -1,4 +1,4 @@
-"""`fednode override LABEL`: publishes an own generator in spite of its failed audit."""
+"""`fednode override LABEL`: publishes an own generator, or the classifier, in spite of its failed audit."""
 
 from typing import Annotated
 
@@ -11,7 +11,9 @@ from fednode_cli.output import note, report
 
 
 def override(
-    label: Annotated[str, typer.Argument(help="The label whose generator failed its audit.", callback=shown)],
+    label: Annotated[
+        str, typer.Argument(help="The label whose generator failed its audit, or classifier.", callback=shown)
+    ],
     reason: Annotated[
         str,
         typer.Option("--reason", metavar="TEXT", help="Why; signed, for all peers to see.", callback=checked_reason),
@@ -19,13 +21,13 @@ def override(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish a generator in spite of its failed audit.
+    """Publish a generator or classifier whose audit failed.
 
-    It holds for this very generator: one fitted to other images needs a word of its own.
+    It holds for these very weights: ones fitted to other images need a word of their own.
     """
     with daemon() as client:
         client.status()  # nobody is asked to confirm what no daemon would do
-        confirm(label, f"All peers get the generator of {label}, which may give images of {label} away.", yes)
+        confirm(label, f"All peers get the model of {label}, which may give own images away.", yes)
         document = client.override(label, reason)
-    report(document, [f"The generator of {document['label']} ({document['digest'][:8]}) is published."], as_json)
+    report(document, [f"The model of {document['label']} ({document['digest'][:8]}) is published."], as_json)
     note("Its manifest says for all time that the audit failed, and why it was published.")

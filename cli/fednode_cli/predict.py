@@ -25,6 +25,7 @@ class Product(StrEnum):
     EXPERTS = "experts"
     GENERATIVE = "generative"
     BOTH = "both"
+    ENSEMBLE = "ensemble"
 
 
 def predict(

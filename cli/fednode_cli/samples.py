@@ -15,7 +15,7 @@ def samples(
     per_label: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="Images of each label.")] = 8,
     as_json: AsJson = False,
 ) -> None:
-    """Draw own real images beside synthetic ones, label by label."""
+    """Draw own real images beside synthetic ones."""
     with daemon() as client:
         document = client.samples(str(file), per_label)
     report({"png": str(file), **document}, [f"Samples: {file}"], as_json)

@@ -34,6 +34,12 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
     dp: Annotated[
         float | None, typer.Option("--dp", metavar="EPSILON", help="Fit with differential privacy of this epsilon.")
     ] = None,
+    exchange: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KINDS", help="What to offer and use: generators, classifiers, both, or auto by the labels."
+        ),
+    ] = None,
     augment: Annotated[str | None, typer.Option(metavar="POLICY", help="How experts see images changed.")] = None,
     experts_see: Annotated[
         str | None, typer.Option(metavar="WHAT", help="What the own expert is trained on: all or synthetic images.")
@@ -62,6 +68,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter for each option
         "preset": preset,
         "fit_images": fit_images,
         "dtype": dtype,
+        "exchange": exchange,
         "augment": augment,
         "experts_see": experts_see,
         "max_latency": max_latency,

@@ -20,7 +20,9 @@ def status_blocks(status: Document, now: float) -> list[Block]:
         _failed(status["failed"]),
         _overridden(status["overridden"]),
         _data(status["data"]),
+        _exchange(status["exchange"]),
         _gamma(status["gamma"], status["labels"]),
+        _classifiers(status["classifiers"]),
         _peers(status["peers"], now),
         _product(status["product"]),
         _evaluation(status["evaluation"]),
@@ -71,8 +73,8 @@ def _again(seconds: float | None) -> str:
 
 
 def _overridden(entries: Sequence[Document]) -> list[Block]:
-    rows = [(entry["peer"], entry["label"], entry["digest"][:8], entry["reason"]) for entry in entries]
-    return _grid("Published in spite of a failed audit", ("peer", "label", "generator", "reason"), rows)
+    rows = [(one["peer"], one["label"] or "classifier", one["digest"][:8], one["reason"]) for one in entries]
+    return _grid("Published in spite of a failed audit", ("peer", "label", "weights", "reason"), rows)
 
 
 def _data(data: Document | None) -> list[Block]:
@@ -96,6 +98,29 @@ def _gamma(gamma: Mapping[str, Mapping[str, str]], labels: Sequence[str]) -> lis
     digits = 8 if len(labels) <= NARROW else 4
     cells = [(peer, *(row.get(label, "")[:digits] or "-" for label in labels)) for peer, row in gamma.items()]
     return _grid(title, ("peer", *labels), cells)
+
+
+def _exchange(found: Document) -> list[Block]:
+    """One line where it is not the default."""
+    if found["asked"] == "generators":
+        return []
+    kinds = " and ".join(f"{kind}s" for kind in found["kinds"]) or "nothing yet"
+    return [
+        f"Exchanges {kinds} ({found['asked']}: {found['why']})" if found["asked"] == "auto" else f"Exchanges {kinds}"
+    ]
+
+
+def _classifiers(found: Sequence[Document]) -> list[Block]:
+    rows = [
+        (
+            one["peer"],
+            one["digest"][:8],
+            " ".join(f"{label}:{images}" for label, images in one["labels"].items()),
+            "passed" if one["audited"] else "NOT AUDITED",
+        )
+        for one in found
+    ]
+    return _grid("Classifiers", ("peer", "classifier", "labels and images", "audit"), rows)
 
 
 def _peers(peers: Sequence[Document], now: float) -> list[Block]:
@@ -129,6 +154,7 @@ def _product(product: Document) -> list[Block]:
         "experts": f"Predictions come from the experts of {experts}",
         "generative": "Predictions come from the generative product",
         "both": f"Predictions come from the generative product and the experts of {experts}",
+        "ensemble": "Predictions come from the ensemble of the classifiers",
         "none": "Predictions: nothing can answer yet",
     }
     stale = [(expert["peer"], expert["digest"][:8], expert["reason"]) for expert in product["stale"]]
@@ -188,7 +214,7 @@ def _revocations(entries: Sequence[Document]) -> list[Block]:
 
 def _withdrawals(entries: Sequence[Document]) -> list[Block]:
     rows = [(entry["digest"][:8], *_receipts(entry)) for entry in entries]
-    return _grid("Own generators taken back", ("generator", "confirmed by", "waiting for"), rows)
+    return _grid("Own models taken back", ("weights", "confirmed by", "waiting for"), rows)
 
 
 def _receipts(entry: Document) -> tuple[str, str]:

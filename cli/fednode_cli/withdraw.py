@@ -11,15 +11,17 @@ from fednode_cli.output import note, report
 
 
 def withdraw(
-    label: Annotated[str, typer.Argument(help="The label whose generator is withdrawn.", callback=shown)],
+    label: Annotated[str, typer.Argument(help="The label that is withdrawn.", callback=shown)],
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Withdraw the own generator of a label: all peers unlearn it."""
+    """Withdraw an own label: all peers unlearn it."""
     with daemon() as client:
         client.status()  # nobody is asked to confirm what no daemon would do
-        confirm(label, f"This takes the own generator of {label} out of the federation, and all peers unlearn it.", yes)
+        confirm(
+            label, f"This takes what was made of {label} here out of the federation, and all peers unlearn it.", yes
+        )
         document = client.withdraw(label)
     named = f" ({document['digest'][:8]})" if document["digest"] else ""
-    report(document, [f"The generator of {document['label']}{named} is withdrawn."], as_json)
+    report(document, [f"What was made of {document['label']}{named} is withdrawn."], as_json)
     note("`fednode status` shows which peers have confirmed.")

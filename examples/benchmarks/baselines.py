@@ -1,10 +1,10 @@
 """What the products are compared with: classifiers that see own real images alone, and their averages.
 
-Each is written from its equations. All use the expert's network and its augmentation; a local step is plain SGD.
+Each is written from its equations. All use the expert's network and its augmentation; a local step is plain SGD unless asked.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -27,13 +27,18 @@ FEWEST_STEPS = 12
 
 @dataclass(frozen=True)
 class Local:
-    """A node's part of a round: epochs over its images, batch, the first learning rate, FedProx's mu (0: FedAvg), and numbers."""
+    """A node's part of a round: epochs over its images, batch, the first learning rate, FedProx's mu (0: FedAvg), and numbers.
+
+    With `steps` it is so many random batches instead. With `decay` a step is AdamW's, anew in each round, with this weight decay.
+    """
 
     epochs: int = 5
     batch: int = 64
     rate: float = 0.1
     mu: float = 0.0
     dtype: Dtype = "float32"
+    steps: int | None = None
+    decay: float | None = None
 
 
 def federated(
@@ -75,38 +80,64 @@ def average(states: Sequence[Mapping[str, Tensor]], counts: Sequence[int]) -> di
 def _local_state(
     network: nn.Module, shard: Shard, span: tuple[float, float], local: Local, prepare: Prepare
 ) -> dict[str, Tensor]:
-    """The weights of one node after its epochs, which take the part `span` of the whole run."""
+    """The weights of one node after its part of a round, which takes the part `span` of the whole run."""
     own = deepcopy(network).train()
     images, targets = shard
-    parts = max(1, round(len(images) / local.batch))
-    total = parts * local.epochs
-    for epoch in range(local.epochs):
-        for number, rows in enumerate(torch.tensor_split(torch.randperm(len(images)), parts)):
-            share = span[0] + (span[1] - span[0]) * (epoch * parts + number) / total
-            pair = rows.repeat(2) if len(rows) == 1 else rows  # the statistics of a batch norm need two images
-            batch = prepare(images[pair])
-            _sgd_step(own, network, (batch, targets[pair].to(batch.device)), _rate(local, share), local)
+    adam = None if local.decay is None else torch.optim.AdamW(own.parameters(), weight_decay=local.decay)
+    for done, total, rows in _batches(len(images), local):
+        pair = rows.repeat(2) if len(rows) == 1 else rows  # the statistics of a batch norm need two images
+        batch = prepare(images[pair])
+        loss = _loss(own, (batch, targets[pair].to(batch.device)), local)
+        rate = _rate(local, span[0] + (span[1] - span[0]) * done / total)
+        _step(own, network, torch.autograd.grad(loss, list(own.parameters())), rate, local.mu, adam)
     return own.state_dict()
+
+
+def _batches(images: int, local: Local) -> Iterator[tuple[int, int, Tensor]]:
+    """The number of a step, how many there are, and the rows of its batch."""
+    if local.steps is not None:
+        for done in range(local.steps):
+            yield done, local.steps, torch.randint(images, (local.batch,))
+        return
+    parts = max(1, round(images / local.batch))
+    for epoch in range(local.epochs):
+        for number, rows in enumerate(torch.tensor_split(torch.randperm(images), parts)):
+            yield epoch * parts + number, parts * local.epochs, rows
 
 
 def _rate(local: Local, share: float) -> float:
     return local.rate * (1 + math.cos(math.pi * share)) / 2
 
 
-def _sgd_step(own: nn.Module, start: nn.Module, batch: Shard, rate: float, local: Local) -> None:
+def _loss(own: nn.Module, batch: Shard, local: Local) -> Tensor:
+    images, targets = batch
+    with computing(local.dtype, images.device):
+        answers = own(images)
+    return functional.cross_entropy(answers.float(), targets)
+
+
+def _step(
+    own: nn.Module,
+    start: nn.Module,
+    gradients: Sequence[Tensor],
+    rate: float,
+    mu: float,
+    adam: torch.optim.Optimizer | None,
+) -> None:
     """w <- prox(w - rate grad F_k(w)) for the term (mu / 2) ||w - w_t||^2 of 1812.06127, eq. 2, with w_t the round's start.
 
     prox(v) = (v + rate mu w_t) / (1 + rate mu) minimises that term exactly, so that no mu makes the step diverge; to first order
-    in the rate it is a gradient step on the sum.
+    in the rate it is a gradient step on the sum. With `adam` its step takes the gradient's place.
     """
-    (images, targets), mu = batch, local.mu
-    with computing(local.dtype, images.device):
-        answers = own(images)
-    loss = functional.cross_entropy(answers.float(), targets)
-    gradients = torch.autograd.grad(loss, list(own.parameters()))
+    if adam is not None:
+        adam.param_groups[0]["lr"] = rate
+        for weight, gradient in zip(own.parameters(), gradients, strict=True):
+            weight.grad = gradient
+        adam.step()
     with torch.no_grad():
         for weight, anchor, gradient in zip(own.parameters(), start.parameters(), gradients, strict=True):
-            weight.sub_(gradient, alpha=rate)
+            if adam is None:
+                weight.sub_(gradient, alpha=rate)
             if mu:
                 weight.add_(anchor, alpha=rate * mu).div_(1 + rate * mu)
 

@@ -12,6 +12,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,16 +28,25 @@ from fednode.learning.dataset import Dataset, DataSettings, load
 from fednode.learning.product import product_of_experts
 from fednode.learning.session import Session, make_deterministic, open_session
 from fednode.learning.synthesis import Donor
-from fednode.recipe import PRESETS, ExpertRecipe, expert_architecture, expert_recipe, generator_architecture
+from fednode.recipe import (
+    PRESETS,
+    ExpertRecipe,
+    SamplerRecipe,
+    expert_architecture,
+    expert_recipe,
+    generator_architecture,
+)
 from fednode_crypto.digest import sha256_hex
 
 IMAGE = ImageShape(size=8, channels=1)
-VARIANTS: dict[str, dict[str, object]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "paper": {"mix": "paper"},
     "mixed": {"mix": "mixed"},
     "projected": {"mix": "projected"},
     "synthetic": {"mix": "synthetic"},
-    "mixed, smoothing 0.03": {"smoothing_milli": 30},
+    "mixed, half the steps and samples": {"steps": 100, "synthesis": {"samples_per_label": 150}},
+    "mixed, samples by Heun in 15 calls": {"synthesis": {"sampler": SamplerRecipe(solver="heun", steps=8)}},
+    "mixed, smoothing 0.05": {"smoothing_milli": 50},
     "mixed, smoothing 0.1": {"smoothing_milli": 100},
     "mixed, mixup": {"mixup": True},
     "mixed, agreed": {"targets": "agreed"},
@@ -116,6 +126,12 @@ def generative_product(made: Federation, recipe: ExpertRecipe, session: Session)
     return {"product": found["accuracy"] or 0, "ece": found["ece"] or 0}
 
 
+def changed(base: ExpertRecipe, change: Mapping[str, Any]) -> ExpertRecipe:
+    """The recipe with these fields changed; those of the synthesis stand under its name."""
+    synthesis = base.synthesis.model_copy(update=change.get("synthesis", {}))
+    return base.model_copy(update={**change, "synthesis": synthesis})
+
+
 def measure(seeds: list[int], nodes: int, smoke: bool) -> dict[str, dict[str, float]]:
     """Row -> measure -> mean over the seeds."""
     make_deterministic(1)
@@ -131,9 +147,7 @@ def measure(seeds: list[int], nodes: int, smoke: bool) -> dict[str, dict[str, fl
             made = federation(seed, labels, 640 if smoke else None, session, Path(folder))
             rows.setdefault("generative product", []).append(generative_product(made, base, session))
             for name, change in VARIANTS.items():
-                rows.setdefault(name, []).append(
-                    experts(made, base.model_copy(update=change), min(nodes, len(labels)), session)
-                )
+                rows.setdefault(name, []).append(experts(made, changed(base, change), min(nodes, len(labels)), session))
     return {
         name: {key: float(np.mean([one[key] for one in found])) for key in found[0]} for name, found in rows.items()
     }

@@ -29,20 +29,18 @@ from typing import Any, get_args
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with this
 
-from comparison import budgets, summary, views
-from comparison.crew import Crew, cores
+from comparison import arguments, budgets, summary, views
+from comparison.crew import Crew
 from comparison.draws import Cut, Task, draw, open_task
 from comparison.making import Making
 from comparison.rows import Row, Rows
 from comparison.shelf import Shelf
-from platformdirs import user_cache_path
 from rich.console import Console
 
 from fednode.errors import ExitCode, FednodeError
 from fednode.learning.dataset import Evaluated
 from fednode.learning.session import make_deterministic, open_session
-from fednode.recipe import PRESETS, Dtype
-from fednode.source import KINDS
+from fednode.recipe import Dtype
 
 WIDTH = 110  # of the table in a file or a pipe
 
@@ -76,6 +74,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def compare(task: Task, asked: argparse.Namespace) -> tuple[dict[str, dict[str, Row]], Making, dict[str, Evaluated]]:
     """Rows by method and draw, the last draw, and each draw's test images. Raises FednodeError."""
     budget = budgets.BUDGETS[asked.budget].changed(asked.preset, asked.fit_images, asked.expert_steps, asked.dtype)
+    budget = budget.compiled() if asked.compile else budget
     methods = asked.methods or budgets.methods(budget)
     make_deterministic(1)
     crew = Crew(asked.jobs, open_session(asked.device, 1), Shelf(asked.cache))
@@ -121,70 +120,25 @@ def _write(
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments.parser(__doc__ or "")
     add = parser.add_argument
-    add("--data", default="digits", metavar="SOURCE", help=KINDS)
     add("--partition", default="silos", help="silos, dirichlet:ALPHA or shards:COUNT")
-    add("--nodes", type=_count, help="how many nodes (as many as labels)")
-    add("--seeds", type=_numbers, default=[0], help="seeds, with commas (0)")
-    add("--folds", type=_folds, default=0, help="test each image once, in so many folds (digits)")
+    add("--folds", type=arguments.folds, default=0, help="test each image once, in so many folds (digits)")
     add("--budget", choices=budgets.BUDGETS, default="cpu-small")
-    add("--preset", choices=PRESETS, help="size of the generators (by image size)")
-    add("--fit-images", type=_count, metavar="N", help="images that the fit of a generator sees (the budget's)")
     add(
         "--expert-steps",
-        type=_count,
+        type=arguments.count,
         metavar="N",
         help="steps of an expert, and of the network on pooled data (the budget's)",
     )
     add("--dtype", choices=get_args(Dtype), help="what networks compute in (float32; bfloat16 where it is faster)")
+    add("--compile", action="store_true", help="compile the networks of fits; needs a C++ compiler")
     add("--methods", type=_methods, help="rows, with commas (those of the budget)")
-    add("--labels", type=_words, help="labels to keep, with commas")
-    add("--per-label", type=_count, metavar="N", help="training images of a label in each draw, at most")
-    add("--test-images", type=_count, metavar="N", help="test images, at most")
-    add("--image-size", type=_count, metavar="N", help="pixels a side (as the source is, at most 32)")
-    add("--jobs", type=_count, default=cores(), metavar="N", help="worker processes of one thread each (cores)")
-    add("--device", default="auto", help="cpu, cuda, cuda:N or auto")
-    add(
-        "--cache",
-        type=Path,
-        default=user_cache_path("fednode") / "benchmarks",
-        metavar="DIR",
-        help="where what was made is kept (the user's cache folder)",
-    )
-    add("--out", type=Path, metavar="DIR", help="write results.json and pictures into this folder")
-    add("--json", action="store_true", help="one JSON object instead of the table")
     return parser.parse_args(words)
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return int(text)
-
-
-def _folds(text: str) -> int:
-    if (folds := _count(text)) < 2:
-        raise argparse.ArgumentTypeError("2 folds or more are needed")
-    return folds
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        seeds = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} are not seeds; use 0,1,2") from None
-    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise argparse.ArgumentTypeError("seeds are different numbers from 0 on")
-    return seeds
-
-
-def _words(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 def _methods(text: str) -> list[str]:
-    methods = _words(text)
+    methods = arguments.words(text)
     if unknown := sorted(set(methods) - set(budgets.all_methods())):
         raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not a row; there are {', '.join(budgets.all_methods())}")
     return methods

@@ -2,7 +2,7 @@
 
 Rule 1: every statement is of our contract, and its issuer is among those who signed it.
 Rule 2: a catalogue comes with every manifest it lists, or they are known; each is of the same issuer, within our labels and
-        of our image shape. It lists one generator of a label at most, and one expert, so that nobody speaks twice.
+        of our image shape. It lists one generator of a label at most, one classifier and one expert, so that nobody speaks twice.
 Rule 3: a catalogue or an evaluation may be at most SKEW_SECONDS ahead of our clock. A revocation is never refused because of a
         clock.
 Rule 4: an evaluation is about labels of our contract, in its order.
@@ -19,7 +19,7 @@ from fednode.contract import Contract
 from fednode.errors import PeerError
 from fednode.evaluation import Evaluation
 from fednode.manifest import Manifest
-from fednode.recipe import GeneratorArchitecture
+from fednode.recipe import GeneratorArchitecture, ViTArchitecture, vit_architecture
 from fednode.revocation import Receipt
 from fednode.roster import Roster
 from fednode.statement import Statement
@@ -130,11 +130,19 @@ def _check_manifest(signed: Signed[Manifest], issuer: PeerId, contract: Contract
 
 
 def _check_labels(manifest: Manifest, contract: Contract) -> None:
-    """A generator draws one label; a classifier or expert has an output for each of its labels, in the contract's order."""
+    """A generator draws one label; a classifier or expert has an output for each of its labels, in the contract's order.
+
+    A classifier is a ViT of all labels of the contract; all have the same patches, so that one expert can learn from all.
+    """
     names = manifest.names()
     if isinstance(manifest.architecture, GeneratorArchitecture):
         if len(names) != 1:
             raise PeerError("bad-manifest", f"A generator of {manifest.issuer} names {len(names)} labels.")
+    elif manifest.kind == "classifier" and not _is_whole(manifest, contract):
+        raise PeerError(
+            "bad-manifest",
+            f"A classifier of {manifest.issuer} is no ViT of our patches and labels, or has seen none of these.",
+        )
     elif list(names) != sorted(names, key=contract.labels.index) or len(names) != manifest.architecture.outputs:
         raise PeerError(
             "bad-manifest",
@@ -142,8 +150,14 @@ def _check_labels(manifest: Manifest, contract: Contract) -> None:
         )
 
 
+def _is_whole(classifier: Manifest, contract: Contract) -> bool:
+    shape, wanted = classifier.architecture, vit_architecture(contract.image, len(contract.labels))
+    fits = isinstance(shape, ViTArchitecture) and (shape.patch, shape.outputs) == (wanted.patch, wanted.outputs)
+    return fits and classifier.names() == contract.labels and bool(classifier.seen())
+
+
 def _check_offer(catalogue: Catalogue, listed: Iterable[Manifest], contract: Contract) -> None:
-    if foreign := set(catalogue.publishes) - set(contract.labels):
+    if foreign := {*catalogue.publishes, *catalogue.classifies, *catalogue.holds} - set(contract.labels):
         raise PeerError(
             "bad-catalogue", f"{catalogue.issuer} announces {min(foreign)!r}, which is not in our contract."
         )

@@ -1,21 +1,21 @@
 """Answers: which product speaks, what it descends from, and that nothing tainted is ever handed out.
 
 Rule 1: what the federated evaluation speaks for answers, within the operator's limit of latency, and where nothing is within it
-        the fastest; without enough counts the current experts, and while there are none the generative product. What is asked
-        for by name answers or fails.
+        the fastest; without enough counts the current experts, and while there are none the generative product, or the ensemble
+        of the live classifiers if these know more labels. What is asked for by name answers or fails.
 Rule 2: every answer carries its lineage, and is thrown away and asked again if that became void while it was computed.
 Rule 3: a request waits through the restart of the serve worker.
 """
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fednode.contract import Contract
 from fednode.core import Sight
 from fednode.errors import NoAnswerError, WorkerError
-from fednode.grid import CELLS, PLAIN_MILLI
+from fednode.grid import ANSWERS, CELLS, PLAIN_MILLI
 from fednode.inventory import Inventory
 from fednode.lineage import Lineage, Pair
 from fednode.manifest import Manifest
@@ -26,7 +26,7 @@ from fednode.store import Store
 from fednode.workers import Fields, Worker
 
 MAX_CRASHES = 2
-PRODUCTS = ("auto", "experts", "generative", "both")
+PRODUCTS = ("auto", "experts", "generative", "both", "ensemble")
 COUNTED, DEFAULT, ASKED = "federated evaluation", "default", "asked"
 FASTEST = "the fastest, for nothing is within max-latency"
 
@@ -45,12 +45,12 @@ class Way:
 
     @property
     def product(self) -> str:
-        """experts, generative, both, or none."""
-        return CELLS[self.cell].product if self.cell else "none"
+        """experts, generative, both, ensemble, or none."""
+        return ANSWERS[self.cell].product if self.cell else "none"
 
     def fields(self) -> Document:
         """The way as a worker is told of it."""
-        cell = CELLS[self.cell]
+        cell = ANSWERS[self.cell]
         return {"product": cell.product, "levels": cell.levels, "temperature_milli": self.temperature_milli}
 
     def document(self) -> Document:
@@ -67,16 +67,21 @@ class Choice:
     experts: Mapping[Pair, Manifest]
     generators: Mapping[Pair, Manifest]
     counted: Lineage = frozenset()
+    classifiers: Mapping[Pair, Manifest] = field(default_factory=dict)
 
     @property
     def lineage(self) -> Lineage:
         """The pairs of the product's parts, of their inputs, and of what was scored to choose it."""
         inputs = {pair for manifest in self.experts.values() for pair in manifest.lineage}
-        return frozenset(inputs | self.experts.keys() | self.generators.keys() | self.counted)
+        parts = self.experts.keys() | self.generators.keys() | self.classifiers.keys()
+        return frozenset(inputs | parts | self.counted)
 
     def labels(self, contract: Contract) -> list[str]:
         """The labels that the parts tell apart, in the contract's order."""
-        names = {name for manifest in (self.experts or self.generators).values() for name in manifest.names()}
+        if self.experts:
+            names = {name for manifest in self.experts.values() for name in manifest.names()}
+        else:
+            names = _known(self.generators or self.classifiers)
         return [label for label in contract.labels if label in names]
 
 
@@ -87,6 +92,8 @@ def way_of(sight: Sight, product: str = "auto") -> Way:
     """
     if product not in PRODUCTS:
         raise NoAnswerError(f"There is no product {product!r}.", f"Choose one of {', '.join(PRODUCTS)}.")
+    if product == "ensemble":
+        return Way(product, PLAIN_MILLI, ASKED)
     if product != "auto":
         cells = [cell for cell, parts in CELLS.items() if parts.product == product]
         return _with_temperature(sight, sight.tally.best(cells) or cells[0], ASKED)
@@ -98,7 +105,9 @@ def way_of(sight: Sight, product: str = "auto") -> Way:
         return _with_temperature(sight, fastest, FASTEST)
     if sight.stock.experts:
         return _with_temperature(sight, "experts", DEFAULT)
-    return Way("generative" if len(_drawn(sight.stock)) > 1 else "", PLAIN_MILLI, DEFAULT)  # else nothing to tell apart
+    known = {"generative": _known(sight.stock.generators), "ensemble": _known(sight.stock.classifiers)}
+    most = max(known, key=lambda cell: len(known[cell]))  # the first of equals
+    return Way(most if len(known[most]) > 1 else "", PLAIN_MILLI, DEFAULT)  # else there is nothing to tell apart
 
 
 def choose(sight: Sight, product: str) -> Choice:
@@ -110,17 +119,20 @@ def choose(sight: Sight, product: str) -> Choice:
         stock.experts if way.product in ("experts", "both") else {},
         stock.generators if way.product in ("generative", "both") else {},
         parts_of(stock) if sight.tally.tells else frozenset(),
+        stock.classifiers if way.product == "ensemble" else {},
     )
 
 
 def _check(way: Way, stock: Inventory) -> None:
-    drawn, hint = _drawn(stock), "`fednode status` shows what the node waits for."
-    if not stock.experts and len(drawn) == 1:
+    drawn, hint = _known(stock.generators), "`fednode status` shows what the node waits for."
+    if way.product == "ensemble" and not stock.classifiers:
+        raise NoAnswerError("No live classifier is here yet.", hint)
+    if way.product != "ensemble" and not stock.experts and len(drawn) == 1:
         raise NoAnswerError(
             f"Generators of one label alone are here, {min(drawn)}, so there is nothing to tell apart.", hint
         )
     if way.product == "none":
-        raise NoAnswerError("No generator is here yet, so there is no answer.", hint)
+        raise NoAnswerError("No generator and no classifier of two labels is here yet, so there is no answer.", hint)
     if way.product in ("experts", "both") and not stock.experts:
         raise NoAnswerError("No current expert is here yet, so there is no answer.", hint)
     if way.product in ("generative", "both") and not drawn:
@@ -129,14 +141,14 @@ def _check(way: Way, stock: Inventory) -> None:
 
 def _able(stock: Inventory) -> frozenset[str]:
     """The cells whose parts are here, whatever the counts of others speak for."""
-    here = {"experts": bool(stock.experts), "generative": len(_drawn(stock)) > 1}
+    here = {"experts": bool(stock.experts), "generative": len(_known(stock.generators)) > 1}
     return frozenset(
         name for name, cell in CELLS.items() if all(here[part] for part in here if cell.product in (part, "both"))
     )
 
 
-def _drawn(stock: Inventory) -> set[str]:
-    return {name for manifest in stock.generators.values() for name in manifest.names()}
+def _known(live: Mapping[Pair, Manifest]) -> set[str]:
+    return {name for manifest in live.values() for name in manifest.seen()}
 
 
 def _with_temperature(sight: Sight, cell: str, chosen_by: str) -> Way:
@@ -180,10 +192,15 @@ class Answers:
         }
 
     async def evaluate(self, fields: Fields) -> Document:
-        """Measures of every product, and of the way that `auto` takes, on the test part of a data source."""
+        """Measures of every product that knows all labels, and of what `auto` takes, on the test part of a data source."""
 
         def everything(sight: Sight) -> Choice:
-            return Choice(choose(sight, "auto").way, sight.stock.experts, sight.stock.generators, parts_of(sight.stock))
+            way, stock = choose(sight, "auto").way, sight.stock
+            generators, classifiers = (
+                live if set(stock.covered(labels)) <= _known(live) else {}
+                for live in (stock.generators, stock.classifiers)
+            )
+            return Choice(way, stock.experts, generators, parts_of(stock), classifiers)
 
         def request(choice: Choice) -> Fields:
             return {**fields, "contract_labels": labels, "chosen": choice.way.fields(), **self._parts(choice)}
@@ -229,6 +246,6 @@ class Answers:
     def _parts(self, choice: Choice) -> Document:
         return {
             "labels": choice.labels(self._contract),
-            **product_fields(choice.experts, choice.generators, self._store),
+            **product_fields(choice.experts, choice.generators, choice.classifiers, self._store),
             **common_fields(self._contract, self._recipes),
         }

@@ -12,7 +12,7 @@ from fednode.admission import Signed, open_signed
 from fednode.catalogue import Catalogue
 from fednode.errors import PeerError, StorageError
 from fednode.evaluation import Evaluation
-from fednode.inventory import Word
+from fednode.inventory import SOURCES, Word
 from fednode.ledger import Ledger
 from fednode.manifest import Manifest
 from fednode.records import Record
@@ -49,7 +49,7 @@ class Archive:
         """What all accepted statements say to someone for whom these parties stand well."""
         catalogues = {issuer: signed.statement for issuer, signed in self.catalogues.items()}
         manifests = {digest: signed.statement for digest, signed in self.manifests.items()}
-        return Word(good, catalogues, manifests)
+        return Word(good, catalogues, manifests, SOURCES)
 
     def votes(self, new: Signed[Revocation] | None = None) -> dict[PeerId, frozenset[PeerId]]:
         """Who signed a revocation of whom, `new` included: subject -> signers."""

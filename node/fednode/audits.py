@@ -1,4 +1,4 @@
-"""What is known of the audits of own generators, and which generators on offer have a failed one."""
+"""What is known of the audits of own generators and of the own classifier, and what is on offer with a failed one or none."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,17 @@ from fednode.core import Core
 from fednode.inventory import Inventory
 from fednode.lineage import Pair
 from fednode.manifest import Manifest
+from fednode.specs import own_digests
 
 REPORT, PAGE = "audit.json", "audit.html"
 
 
 @dataclass(frozen=True)
 class OwnAudit:
-    """The audit of the generator fitted to the present own images of a label; `override` is the operator's reason, if any."""
+    """The audit of the generator fitted to the present own images of a label; `override` is the operator's reason, if any.
+
+    Without a label it is that of the classifier of all own labels.
+    """
 
     label: str
     weights: str
@@ -25,6 +29,11 @@ class OwnAudit:
     folder: Path
 
     @property
+    def name(self) -> str:
+        """What it is called: its label, or `classifier`."""
+        return self.label or "classifier"
+
+    @property
     def files(self) -> dict[str, str | None]:
         """Where report and page are; None for one that is not there."""
         paths = {"report": self.folder / REPORT, "page": self.folder / PAGE}
@@ -32,13 +41,13 @@ class OwnAudit:
 
 
 def own_audits(core: Core) -> list[OwnAudit]:
-    """The newest audit of each own label that has one, by label."""
+    """The newest audit of each own generator, by label, and of the own classifier."""
     digests, files, overrides = {own.digest for own in core.scanned or ()}, core.store.files(), core.ledger.overrides()
     found: dict[str, OwnAudit] = {}
     for job in core.ledger.jobs():
-        if job.kind != "audit" or job.result is None or job.spec["images"] not in digests:
+        if job.kind != "audit" or job.result is None or not own_digests(job.spec) <= digests:
             continue
-        label, weights = job.spec["label"], job.spec["weights"]
+        label, weights = job.spec.get("label", ""), job.spec["weights"]
         if (pair := Pair(core.me, weights)) in files:
             passed, reasons = job.result["passed"], tuple(job.result["reasons"])
             override = None if passed else overrides.get(weights)
@@ -72,7 +81,7 @@ def own_expert(core: Core) -> OwnExpert | None:
 
 
 def overridden(stock: Inventory) -> list[tuple[Manifest, str]]:
-    """The generators on offer whose audit failed, each with the reason for which its issuer publishes it."""
+    """What is on offer with a failed audit, each with the reason for which its issuer publishes it."""
     offered = sorted(stock.offered.items())
     return [
         (manifest, manifest.audit.override) for _, manifest in offered if manifest.audit and manifest.audit.override

@@ -24,7 +24,7 @@ from fednode.admission import (
     surplus,
 )
 from fednode.archive import Archive
-from fednode.catalogue import SKEW_SECONDS, Catalogue, Succession, succession
+from fednode.catalogue import NOTHING_ELSE, SKEW_SECONDS, Announced, Catalogue, Succession, succession
 from fednode.contract import Contract
 from fednode.errors import PeerError, RefusedError
 from fednode.evaluation import Evaluation
@@ -157,8 +157,14 @@ class Book:
             return self._accept_evaluation(open_signed(Evaluation, news.envelope))
         return self._accept_receipt(open_signed(Receipt, news.envelope))
 
-    def publish(self, identity: Identity, publishes: Iterable[str], manifests: Iterable[str]) -> News:
-        """Our next catalogue: it lists these manifests, by digest, and says that we will publish these labels.
+    def publish(
+        self,
+        identity: Identity,
+        publishes: Iterable[str],
+        manifests: Iterable[str],
+        announced: Announced = NOTHING_ELSE,
+    ) -> News:
+        """Our next catalogue: it lists these manifests, by digest, and says what we will publish.
 
         Raises RefusedError once we are revoked, and KeyError if a manifest was not added before.
         """
@@ -166,7 +172,8 @@ class Book:
             raise RefusedError("This node has left the federation, so it publishes nothing more.")
         held = self._archive.catalogues.get(self._me)
         listed = {self._archive.manifests[digest].statement.digest for digest in manifests}
-        catalogue = drafts.catalogue(self._author(), held.statement if held else None, publishes, listed)
+        before = held.statement if held else None
+        catalogue = drafts.catalogue(self._author(), before, publishes, listed, announced)
         signed = open_signed(Catalogue, catalogue.seal(identity))
         self._archive.keep_catalogue(signed, [])
         return telling.of_catalogue(self._archive, signed)
@@ -181,7 +188,8 @@ class Book:
             return None
         if -SKEW_SECONDS <= self._clock() - held.statement.created < RENEW_SECONDS:
             return None
-        return self.publish(identity, held.statement.publishes, held.statement.manifests)
+        said = held.statement
+        return self.publish(identity, said.publishes, said.manifests, said.announced)
 
     def add_manifest(self, identity: Identity, manifest: Manifest) -> None:
         """Sign a manifest of our own and keep it; a catalogue may list it from now on."""

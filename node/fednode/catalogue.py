@@ -7,6 +7,7 @@ Rule 4: what the current catalogue does not list is void.
 Rule 5: freshness only warns; it never decides what is void or current.
 """
 
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Annotated, ClassVar, Self
 
@@ -21,8 +22,31 @@ FRESH_SECONDS = 90 * 24 * 3600
 SKEW_SECONDS = 5 * 60
 
 
+Labels = Annotated[tuple[Label, ...], Field(max_length=MAX_LABELS)]
+LabelsIfAny = Annotated[Labels, Field(exclude_if=lambda labels: not labels)]  # statements without them stay canonical
+
+
+@dataclass(frozen=True)
+class Announced:
+    """What a catalogue says besides its generators.
+
+    `classifies`: the labels that the issuer's classifier has seen or will have. A node that chooses by what all hold says what it
+    `holds`, and that it is `undecided` until it has chosen.
+    """
+
+    classifies: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
+    undecided: bool = False
+
+
+NOTHING_ELSE = Announced()
+
+
 class Catalogue(Statement):
-    """What the issuer offers now (`manifests`, by digest, sorted) and will offer (`publishes`, sorted labels)."""
+    """What the issuer offers now (`manifests`, by digest, sorted) and will offer.
+
+    `publishes` are the labels of its generators, sorted; the rest is as in Announced.
+    """
 
     KIND: ClassVar[str] = "catalogue"
     LIMIT: ClassVar[int] = 1024 * 1024
@@ -31,18 +55,31 @@ class Catalogue(Statement):
     sequence: Annotated[int, Field(ge=1, le=MAX_INTEGER)]
     previous: Digest | None
     fresh_until: Seconds
-    publishes: Annotated[tuple[Label, ...], Field(max_length=MAX_LABELS)]
+    publishes: Labels
     manifests: Annotated[tuple[Digest, ...], Field(max_length=MAX_LISTED)]
+    classifies: LabelsIfAny = ()
+    holds: LabelsIfAny = ()
+    undecided: Annotated[bool, Field(exclude_if=lambda undecided: not undecided)] = False
 
     @model_validator(mode="after")
     def _sorted(self) -> Self:
-        for name in ("publishes", "manifests"):
+        for name in ("publishes", "manifests", "classifies", "holds"):
             values = getattr(self, name)
             if list(values) != sorted(set(values)):
                 raise ValueError(f"{name} is sorted and names each entry once")
         if (self.sequence == 1) != (self.previous is None):
             raise ValueError("the first catalogue, and only that, has none before it")
         return self
+
+    @property
+    def announced(self) -> Announced:
+        """What it says besides its generators."""
+        return Announced(self.classifies, self.holds, self.undecided)
+
+    @property
+    def declared(self) -> frozenset[str]:
+        """The labels that the issuer has images of, as far as it says so."""
+        return frozenset(self.holds or (*self.publishes, *self.classifies))
 
 
 class Succession(Enum):

@@ -33,6 +33,8 @@ OTHER_VARIABLES = ("FEDNODE_HOME", "FEDNODE_DEBUG", "FEDNODE_FAILPOINT", "FEDNOD
 DEFAULT_LISTEN = "0.0.0.0:7777"
 YEAR_SECONDS = 365 * 24 * 3600
 
+Exchange = Literal["generators", "classifiers", "both", "auto"]
+
 _SOCKET_PATH_BYTES = 103  # the strictest system's limit (macOS); Linux allows 107
 _SOCKET_NAME_BYTES = len("/0123456789abcdef.sock")
 
@@ -216,6 +218,7 @@ class Settings(BaseModel):
     `preset`: the size of the generators (None: by the size of images); `fit_images`: how many images a fit sees (None: as the
     preset says); `dp`: the epsilon of their differential privacy (None: not private); `dtype`: what networks compute in (None: as
     the preset says).
+    `exchange`: which kinds of artifacts this node offers and uses, generators, classifiers or both; `auto`: see modes.py.
     `augment`: how experts see images changed (None: by size and colour); `experts_see`: what the own expert is trained on.
     `max_latency`: what the node may choose to answer with, at most, in milliseconds an image (None: whatever is best).
     `processes`: how many fit a generator together, each on an accelerator of its own. Workers that idle for `idle_timeout` end.
@@ -236,6 +239,7 @@ class Settings(BaseModel):
     preset: Preset | None = None
     fit_images: Annotated[int, Field(ge=1, le=10**9)] | None = None
     dtype: Dtype | None = None
+    exchange: Exchange = "generators"
     augment: Augment | None = None
     experts_see: Literal["all", "synthetic"] = "all"
     dp: Annotated[float, Field(ge=0.01, le=50)] | None = None

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from fednode import inventory
+from fednode import inventory, modes
 from fednode.book import Book
 from fednode.catalogue import SKEW_SECONDS
 from fednode.config import Home, Settings
@@ -15,28 +15,39 @@ from fednode.evaluation import Evaluation
 from fednode.grid import CELLS
 from fednode.inventory import Held, Inventory, Word
 from fednode.ledger import Ledger
+from fednode.manifest import Kind
+from fednode.modes import UNDECIDED, Choice
 from fednode.peersfile import Peers
-from fednode.plan import Finished, Own, OwnLabel, State
+from fednode.planned import Finished, Own, OwnLabel, State
 from fednode.recipe import Recipes
 from fednode.records import JobRecord
 from fednode.scoring import grid_of, parts_of
 from fednode.store import Store
 from fednode.tally import Tally, add_up
+from fednode.vit_recipe import ViTRecipes
 from fednode_crypto.identity import Identity, PeerId
+
+KINDS = "kinds"  # the setting that holds which kinds were exchanged last
+READY = "ready"  # that with the spec of the classifier that was handed in
 
 
 @dataclass
 class Core:
-    """What every part of the daemon shares. `scanned` is what the own images are, None until a scan has said so."""
+    """What every part of the daemon shares.
+
+    `choice`: the kinds of artifacts that are exchanged now. `scanned`: what the own images are, None until a scan has said so.
+    """
 
     home: Home
     settings: Settings
     identity: Identity
     peers: Peers
     recipes: Recipes
+    vits: ViTRecipes
     ledger: Ledger
     store: Store
     book: Book
+    choice: Choice = UNDECIDED
     scanned: tuple[OwnLabel, ...] | None = None
 
     @property
@@ -61,9 +72,9 @@ class Core:
 
 
 def given(core: Core) -> frozenset[str]:
-    """The own labels whose generators peers have. Only the operator takes one back: images that vanish are a mishap."""
+    """The own labels of whose images peers have a model. Only the operator takes one back: images that vanish are a mishap."""
     mine = [manifest for pair, manifest in core.book.word().offers().items() if pair.issuer == core.me]
-    names = {name for manifest in mine if manifest.kind == "generator" for name in manifest.names()}
+    names = {name for manifest in mine if manifest.kind != "expert" and manifest.audit for name in manifest.seen()}
     return frozenset() if core.left else frozenset(names) - core.ledger.withdrawn()
 
 
@@ -80,10 +91,29 @@ def check_secret(core: Core) -> None:
         )
 
 
-def word(core: Core) -> Word:
+def said(core: Core) -> Word:
     """What the statements say to us; after we left, only our own count."""
-    said = core.book.word()
-    return replace(said, good=frozenset({core.me})) if core.left else said
+    heard = core.book.word()
+    return replace(heard, good=frozenset({core.me})) if core.left else heard
+
+
+def word(core: Core) -> Word:
+    """The same, about what we exchange."""
+    return replace(said(core), kinds=core.choice.kinds)
+
+
+def choose(core: Core, waited: bool) -> None:
+    """Take the kinds that should be exchanged now; `waited`: the gather deadline for first words has passed.
+
+    After we left it stays what it was, for others no longer count, and own models stay here.
+    """
+    held: frozenset[Kind] = frozenset(core.ledger.get(KINDS, ()))
+    if core.left and held:
+        core.choice = Choice(held, "as it was before this node left")
+        return
+    core.choice = modes.choose(core.settings.exchange, core.book.word(), core.me, held, waited)
+    if core.choice.kinds != held:
+        core.ledger.set(KINDS, sorted(core.choice.kinds))
 
 
 def held(core: Core) -> Held:
@@ -142,23 +172,26 @@ def state(core: Core, waited: bool, waited_experts: bool = False) -> State:
         withdrawn=core.ledger.withdrawn(),
         overrides=core.ledger.overrides(),
         shown=core.settings.experts_see == "all",
+        chooses=core.settings.exchange == "auto",
+        ready=core.ledger.get(READY),
         finished=finished({job.digest: job for job in core.ledger.jobs()}),
         left=core.left,
         unconfirmed=core.book.unconfirmed(),
         unreported=core.ledger.unreported(),
         evaluation=_heard(core.book.evaluations().get(core.me)),
     )
-    said = word(core)
+    heard = word(core)
     return State(
         me=core.me,
         contract=core.contract,
         recipes=core.recipes,
         own=own,
-        word=said,
+        word=heard,
         held=held(core),
-        peers=said.good - {core.me},
+        peers=heard.good - {core.me},
         waited=waited,
         waited_experts=waited_experts,
+        vits=core.vits,
     )
 
 

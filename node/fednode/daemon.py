@@ -12,12 +12,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from fednode import core as cores
-from fednode import source
+from fednode import modes, ready, source
 from fednode.answers import Answers
 from fednode.book import Book, News
 from fednode.config import Home, Lock, Settings, ensure_home
@@ -42,13 +42,15 @@ from fednode.jobs import Jobs
 from fednode.ledger import Ledger
 from fednode.lineage import Pair
 from fednode.peersfile import load as load_peers
-from fednode.plan import Confirm, Job, Plan, Publish, Sign, SignEvaluation, plan
+from fednode.plan import plan
+from fednode.planned import Confirm, Job, Plan, Publish, Sign, SignEvaluation
 from fednode.recipe import recipes
 from fednode.report import View, report
 from fednode.scoring import was_scored_with
 from fednode.signing import evaluation_of, manifest_of
 from fednode.store import Store
 from fednode.verbs import Verbs
+from fednode.vit_recipe import vit_recipes
 from fednode.workers import Worker, WorkerSettings
 from fednode_crypto.errors import KeyFileError
 from fednode_crypto.identity import Identity
@@ -69,6 +71,7 @@ def run(home: Home, settings: Settings) -> int:
     ensure_home(home)
     with Lock(home), open_core(home, settings) as core, (home.logs / "workers.log").open("ab") as worker_log:
         _check_data(core)
+        _check_privacy(settings)
         _check_promises(core)
         _check_processes(core)
         cores.check_secret(core)
@@ -90,15 +93,10 @@ def open_core(home: Home, settings: Settings) -> Iterator[Core]:
         _check_contract(ledger, peers.contract.id, settings.peers)
         book = Book(ledger, peers.contract, identity.peer_id, time.time)
         book.set_listed([peer.id for peer in peers.peers])
-        made = recipes(
-            peers.contract.image,
-            settings.preset,
-            settings.fit_images,
-            settings.augment,
-            settings.dp,
-            settings.dtype,
-        )
-        yield Core(home, settings, identity, peers, made, ledger, Store(home.store), book)
+        image, augment = peers.contract.image, settings.augment
+        made = recipes(image, settings.preset, settings.fit_images, augment, settings.dp, settings.dtype)
+        vits = vit_recipes(image, augment, settings.dtype or "float32")
+        yield Core(home, settings, identity, peers, made, vits, ledger, Store(home.store), book)
     finally:
         ledger.close()
 
@@ -124,8 +122,16 @@ def _check_data(core: Core) -> None:
         source.check(core.settings.data)
     if core.settings.data is None and lost:
         raise DataError(
-            f"No images are named, and peers have generators of {', '.join(sorted(lost))} from this node.",
+            f"No images are named, and peers have learned {', '.join(sorted(lost))} from this node.",
             "Start it with the same --data, or write `data` into config.yaml; `fednode withdraw` takes a label back.",
+        )
+
+
+def _check_privacy(settings: Settings) -> None:
+    if settings.dp is not None and settings.exchange != "generators":
+        raise ConfigError(
+            f"With --dp only generators are exchanged: a classifier has no such privacy, and --exchange is {settings.exchange}.",
+            "Leave one of the two out.",
         )
 
 
@@ -187,6 +193,7 @@ class Daemon:
         self._jobs = Jobs(core, self._build, self._serve, self._wake.set)
         self._gather = Gather(core.settings.gather_deadline)
         self._experts = Gather(core.settings.gather_deadline)
+        self._words = Gather(core.settings.gather_deadline)
         self._plan: Plan | None = None
         self._listen = ""
         self._trouble = ""
@@ -204,6 +211,10 @@ class Daemon:
         if self._jobs.fatal is not None:
             raise self._jobs.fatal
         return ExitCode.OK
+
+    async def import_classifier(self, file: str, model: str, labels: Sequence[str]) -> dict[str, Any]:
+        """Check a ready classifier, and offer it from now on; see ready.py."""
+        return await ready.take(self.core, self._serve, file, model, labels)
 
     def broadcast(self, news: News) -> list[str]:
         """Tell all connected peers at once; the names of those."""
@@ -334,6 +345,9 @@ class Daemon:
 
     def _observe(self) -> Plan:
         now = time.monotonic()
+        silent = [Missing(peer, None) for peer in modes.silent(self.core.book.word(), self.core.me)]
+        self._words.note(silent, frozenset(), now)
+        cores.choose(self.core, self._words.passed(now))
         current = plan(cores.state(self.core, waited=False))
         self._gather.note(current.missing, current.inventory.live, now)
         self._experts.note([Missing(peer, None) for peer in current.lacking], frozenset(current.inventory.experts), now)
@@ -347,10 +361,10 @@ class Daemon:
         for worker in (self._build, self._serve):
             if worker.holds(gone):
                 worker.end("it holds weights that are void")
-        word = cores.word(self.core)
+        word = cores.said(self.core)
         known = {manifest.pair: manifest for manifest in word.manifests.values()} | word.offers()
         own = {pair for pair in gone & known.keys() if pair.issuer == self.core.me}
-        given_up = {pair for pair in own if known[pair].kind == "generator"}  # though listed until we publish
+        given_up = {pair for pair in own if known[pair].kind != "expert"}  # though listed until we publish
         offered = word.offers().keys() - given_up
         with self.core.ledger.transaction("erase"):
             for pair in known.keys() & gone:
@@ -369,8 +383,8 @@ class Daemon:
         match job:
             case Sign():
                 self.core.book.add_manifest(self.core.identity, manifest_of(self.core, job))
-            case Publish(publishes=publishes, manifests=manifests):
-                self.broadcast(self.core.book.publish(self.core.identity, publishes, manifests))
+            case Publish(publishes=publishes, manifests=manifests, announced=announced):
+                self.broadcast(self.core.book.publish(self.core.identity, publishes, manifests, announced))
             case Confirm(revoked=revoked, erased=erased, rebuilt=rebuilt):
                 self.broadcast(self.core.book.confirm(self.core.identity, revoked, erased, rebuilt))
             case SignEvaluation():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from fednode.catalogue import FRESH_SECONDS, Catalogue
+from fednode.catalogue import FRESH_SECONDS, Announced, Catalogue
 from fednode.errors import RefusedError
 from fednode.lineage import Pair
 from fednode.revocation import MAX_ERASED, MAX_REBUILT, MAX_REVOKED, Receipt, Revocation
@@ -25,8 +25,14 @@ class Author:
     now: int
 
 
-def catalogue(author: Author, held: Catalogue | None, publishes: Iterable[str], manifests: Iterable[str]) -> Catalogue:
-    """The author's catalogue after `held`: it lists `manifests`, by digest, and announces the labels `publishes`."""
+def catalogue(
+    author: Author,
+    held: Catalogue | None,
+    publishes: Iterable[str],
+    manifests: Iterable[str],
+    announced: Announced,
+) -> Catalogue:
+    """The author's catalogue after `held`: it lists `manifests`, by digest, and announces the labels `publishes` and the rest."""
     return Catalogue(
         contract=author.contract,
         created=author.now,
@@ -36,6 +42,9 @@ def catalogue(author: Author, held: Catalogue | None, publishes: Iterable[str], 
         fresh_until=author.now + FRESH_SECONDS,
         publishes=tuple(sorted(set(publishes))),
         manifests=tuple(sorted(set(manifests))),
+        classifies=tuple(sorted(announced.classifies)),
+        holds=tuple(sorted(announced.holds)),
+        undecided=announced.undecided,
     )
 
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from fednode.recipe import Recipe, TeacherRecipe
 
-Product = Literal["experts", "generative", "both"]
+Product = Literal["experts", "generative", "both", "ensemble"]
 Levels = Literal["all", "low", "high"]
 Milli = Annotated[int, Field(ge=1, le=1_000_000)]
 
@@ -35,6 +35,8 @@ CELLS: dict[str, Cell] = {
     "generative-high": Cell("generative", "high"),
     "both": Cell("both", "all"),
 }
+# The classifiers' own answer, which is not scored: it speaks while there is nothing better.
+ANSWERS: dict[str, Cell] = {**CELLS, "ensemble": Cell("ensemble", "all")}
 
 
 class GridRecipe(Recipe):

@@ -1,9 +1,10 @@
-"""The inventory Γ: which generators there are, by peer and label, and which experts may speak.
+"""The inventory Γ: which generators and classifiers there are, by peer and label, and which experts may speak.
 
 Rule 1: an artifact is offered when its issuer's current catalogue lists it and the issuer is in good standing; all else is void.
 Rule 2: it is live when it is offered, here, and its weights were checked.
-Rule 3: an expert is current when its lineage equals the live generators, and its labels are theirs; only current experts
-        enter a product.
+Rule 3: an expert is current when its lineage is all that is live of the kinds that it used, and its labels are theirs, which
+        are all that is covered here; only current experts enter a product.
+Rule 4: of the kinds that a node does not exchange nothing is offered to it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,27 +12,34 @@ from dataclasses import dataclass, field, replace
 
 from fednode.catalogue import Catalogue
 from fednode.lineage import Lineage, Pair, descendants
-from fednode.manifest import Manifest
+from fednode.manifest import Kind, Manifest
 from fednode_crypto.identity import PeerId
+
+SOURCES: frozenset[Kind] = frozenset({"generator", "classifier"})  # what experts are made from
+GENERATORS: frozenset[Kind] = frozenset({"generator"})
 
 
 @dataclass(frozen=True)
 class Word:
-    """What the statements say: the parties in good standing (with us), their catalogues, and manifests by digest."""
+    """What the statements say: the parties in good standing (with us), their catalogues, and manifests by digest.
+
+    `kinds` are those that experts are made from here; none while a node has not chosen.
+    """
 
     good: frozenset[PeerId]
     catalogues: Mapping[PeerId, Catalogue]
     manifests: Mapping[str, Manifest]
+    kinds: frozenset[Kind] = GENERATORS
 
     def offers(self) -> dict[Pair, Manifest]:
-        """Every artifact that a party in good standing lists now."""
+        """Every expert, and every artifact of our kinds, that a party in good standing lists now."""
         listed = (
             self.manifests[digest]
             for peer in self.good & self.catalogues.keys()
             for digest in self.catalogues[peer].manifests
             if digest in self.manifests and self.manifests[digest].issuer == peer
         )
-        return {manifest.pair: manifest for manifest in listed}
+        return {manifest.pair: manifest for manifest in listed if manifest.kind in {*self.kinds, "expert"}}
 
 
 @dataclass(frozen=True)
@@ -49,30 +57,39 @@ class Held:
 
 @dataclass(frozen=True)
 class Missing:
-    """A label that a peer will publish and whose generator is not live here; label None: the peer has said nothing yet."""
+    """What a peer will publish and is not live here: the generator of a label, or its classifier.
+
+    With neither it has not said yet what that will be.
+    """
 
     peer: PeerId
     label: str | None
+    classifier: bool = False
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """Γ at one moment. `generators` and `experts` are live; `stale` experts are listed with the reason."""
+    """Γ at one moment. `generators`, `classifiers` and `experts` are live; `stale` experts are listed with the reason."""
 
     offered: Mapping[Pair, Manifest]
     generators: Mapping[Pair, Manifest]
     experts: Mapping[Pair, Manifest]
     stale: Mapping[Pair, str] = field(default_factory=dict)
+    classifiers: Mapping[Pair, Manifest] = field(default_factory=dict)
 
     @property
     def live(self) -> Lineage:
-        """The live generators as a lineage."""
-        return frozenset(self.generators)
+        """The live generators and classifiers as a lineage."""
+        return frozenset(self.generators.keys() | self.classifiers.keys())
 
     def covered(self, labels: Iterable[str]) -> tuple[str, ...]:
-        """Those of `labels`, in their order, that a live generator draws."""
-        drawn = {name for manifest in self.generators.values() for name in manifest.names()}
-        return tuple(label for label in labels if label in drawn)
+        """Those of `labels`, in their order, that a live generator draws or a live classifier has seen."""
+        known = _labels((*self.generators.values(), *self.classifiers.values()))
+        return tuple(label for label in labels if label in known)
+
+    def draws(self, labels: Iterable[str]) -> bool:
+        """Whether a live generator draws each of `labels`."""
+        return set(labels) <= _labels(self.generators.values())
 
     def gamma(self) -> dict[PeerId, dict[str, str]]:
         """Peer -> label -> weight digest of the live generator."""
@@ -91,49 +108,67 @@ def take(word: Word, held: Held) -> Inventory:
         if pair in held.files & held.checked and pair not in held.bad
     }
     generators = {pair: manifest for pair, manifest in usable.items() if manifest.kind == "generator"}
+    classifiers = {pair: manifest for pair, manifest in usable.items() if manifest.kind == "classifier"}
     experts, stale = {}, {}
     for pair, manifest in offered.items():
         if manifest.kind != "expert":
             continue
-        reason = why_stale(manifest, generators, word.good)
+        reason = why_stale(manifest, {**generators, **classifiers}, word.good)
         if reason:
             stale[pair] = reason
         elif pair in usable:
             experts[pair] = manifest
-    return Inventory(offered, generators, experts, stale)
+    return Inventory(offered, generators, experts, stale, classifiers)
 
 
-def why_stale(expert: Manifest, generators: Mapping[Pair, Manifest], good: frozenset[PeerId]) -> str:
-    """Why an expert may not speak beside these live generators, or an empty text if it is current."""
-    inputs, live = frozenset(expert.lineage), generators.keys()
+def why_stale(expert: Manifest, live: Mapping[Pair, Manifest], good: frozenset[PeerId]) -> str:
+    """Why an expert may not speak beside these live generators and classifiers, or an empty text if it is current."""
+    inputs = frozenset(expert.lineage)
     if any(pair.issuer not in good for pair in inputs):
         return "tainted: it descends from a party that is gone"
-    if inputs - live:
-        return "stale: it used a generator that is not live here"
-    if live - inputs:
-        return "stale: it was built without a generator that is live here"
-    if set(expert.names()) != {name for manifest in generators.values() for name in manifest.names()}:
-        return "wrong: it does not tell apart the labels of the generators that it names"
+    if inputs - live.keys():
+        what = "generator" if expert.architecture.family == "timm" else "generator or classifier"
+        return f"stale: it used a {what} that is not live here"
+    kinds = {live[pair].kind for pair in inputs}
+    beside = {pair: manifest for pair, manifest in live.items() if manifest.kind in kinds}
+    if left_out := beside.keys() - inputs:
+        return f"stale: it was built without a {live[min(left_out)].kind} that is live here"
+    if set(expert.names()) != _labels(beside.values()):
+        return "wrong: it does not tell apart the labels of what it was made from"
+    if set(expert.names()) != _labels(live.values()):
+        return "narrow: it does not tell apart all labels that are covered here"
     return ""
 
 
-def missing(word: Word, inventory: Inventory, peers: Iterable[PeerId], bad: frozenset[Pair]) -> tuple[Missing, ...]:
-    """What the gather rule waits for: the peers that said nothing, and their declared labels without a live generator.
+def _labels(manifests: Iterable[Manifest]) -> set[str]:
+    return {name for manifest in manifests for name in manifest.seen()}
 
-    A label whose generator was found bad is not waited for.
+
+def missing(word: Word, inventory: Inventory, peers: Iterable[PeerId], bad: frozenset[Pair]) -> tuple[Missing, ...]:
+    """What the gather rule waits for: the peers that said nothing, and what they announce of our kinds and is not live.
+
+    What was found bad is not waited for.
     """
-    drawn = {(pair.issuer, name) for pair, manifest in inventory.generators.items() for name in manifest.names()}
-    spoiled = {
-        (pair.issuer, name) for pair in bad & inventory.offered.keys() for name in inventory.offered[pair].names()
-    }
-    waited: list[Missing] = []
-    for peer in sorted(peers):
-        catalogue = word.catalogues.get(peer)
-        if catalogue is None:
-            waited.append(Missing(peer, None))
-        else:
-            waited += [Missing(peer, name) for name in catalogue.publishes if (peer, name) not in drawn | spoiled]
-    return tuple(waited)
+    live = {**inventory.generators, **inventory.classifiers}
+    there = {**live, **{pair: inventory.offered[pair] for pair in bad & inventory.offered.keys()}}
+    here = {one for pair, manifest in there.items() for one in _announcements(pair.issuer, manifest)}
+    waited = (one for peer in sorted(peers) for one in _awaited(peer, word.catalogues.get(peer), word.kinds))
+    return tuple(one for one in waited if one not in here)
+
+
+def _announcements(issuer: PeerId, manifest: Manifest) -> list[Missing]:
+    """What this artifact answers for among what its issuer announced."""
+    if manifest.kind == "classifier":
+        return [Missing(issuer, None, classifier=True)]
+    return [Missing(issuer, name) for name in manifest.names()]
+
+
+def _awaited(peer: PeerId, catalogue: Catalogue | None, kinds: frozenset[Kind]) -> list[Missing]:
+    """All that a peer announces of these kinds."""
+    if catalogue is None or catalogue.undecided:
+        return [Missing(peer, None)]
+    generators = [Missing(peer, name) for name in catalogue.publishes if "generator" in kinds]
+    return generators + [Missing(peer, None, classifier=True)] * bool(catalogue.classifies and "classifier" in kinds)
 
 
 def to_erase(offered: Mapping[Pair, Manifest], held: Held, lineages: Mapping[Pair, Lineage]) -> frozenset[Pair]:

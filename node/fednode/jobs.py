@@ -25,9 +25,10 @@ from fednode.errors import DataError, FednodeError, StorageError, WorkerError
 from fednode.evaluation import counts_digest
 from fednode.lineage import Lineage, Pair
 from fednode.parts import common_fields, product_fields
-from fednode.plan import AuditJob, Check, Expert, Fit, Job, OwnLabel, Scan, Score, spec_digest
+from fednode.planned import AuditJob, Check, Expert, Fit, Job, OwnLabel, Scan, Score, spec_digest
 from fednode.scoring import grid_of
 from fednode.slots import slot_names, slots
+from fednode.specs import input_digests, own_digests, seen_labels
 from fednode.workers import Fields, Worker
 from fednode_crypto.digest import sha256_hex
 from fednode_crypto.errors import KeyFileError
@@ -36,6 +37,7 @@ from fednode_crypto.secret import FIT_NOISE, derive, load_or_make
 MAX_TRIES = 5
 FIRST_PAUSE_SECONDS = 2.0
 LONG_PAUSE_SECONDS = 3600.0 * 24 * 365
+CLASSIFIER = "of the classifier"
 
 BuildJob = Scan | Fit | AuditJob | Expert | Score
 
@@ -63,9 +65,9 @@ def title(job: Job) -> str:
         case Scan():
             return "scan"
         case Fit(label=label):
-            return f"fit {label}"
+            return f"fit {label or CLASSIFIER}"
         case AuditJob(label=label):
-            return f"audit {label}"
+            return f"audit {label or CLASSIFIER}"
         case Expert():
             return "expert"
         case Check(pair=pair):
@@ -120,10 +122,11 @@ class Jobs:
         """The jobs on the present images that can't succeed, each with the reason."""
         digests, overrides = {own.digest for own in self._core.scanned or ()}, self._core.ledger.overrides()
         return {
-            f"{job.kind} {job.spec.get('label', '')}".strip(): job.reason
+            f"{job.kind} {job.spec.get('label', CLASSIFIER)}": job.reason
             or "; ".join((job.result or {}).get("reasons", ()))
             for job in self._core.ledger.jobs()
-            if job.spec.get("images") in digests
+            if job.kind in ("fit", "audit")
+            and own_digests(job.spec) <= digests
             and (job.state == "failed" or (job.result or {}).get("passed") is False)
             and job.spec.get("weights") not in overrides
         }
@@ -142,11 +145,15 @@ class Jobs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _sweep(self, names: set[str]) -> None:
-        """Rule 4. Before the own images are known, jobs that were begun and whose label is not withdrawn may be planned again."""
+        """Rule 4. Before the own images are known, jobs that were begun may be planned again if nothing that they see is gone."""
         if key(Scan()) in names:
             withdrawn = self._core.ledger.withdrawn()
-            begun = self._core.ledger.jobs()
-            names = names | {job.digest for job in begun if job.spec.get("label") not in withdrawn}
+            live = {pair.digest for pair in cores.stock(self._core).live}
+            names = names | {
+                job.digest
+                for job in self._core.ledger.jobs()
+                if not seen_labels(job.spec) & withdrawn and input_digests(job.spec) <= live
+            }
         with storage_errors():
             for path in self._core.home.work.glob("*.safetensors*"):
                 if path.name.partition(".")[0] not in names:
@@ -226,10 +233,10 @@ class Jobs:
     async def _make(self, job: Fit | Expert, uses: Lineage) -> None:
         out = self._scratch(job)
         fields = {**self._data(), "spec": dict(job.spec), "out": str(out)}
-        if isinstance(job, Fit) and job.spec["recipe"]["privacy"]:
+        if isinstance(job, Fit) and job.spec["recipe"].get("privacy"):
             fields["secret"] = self._secret(job)
         if isinstance(job, Expert):
-            fields["generators"] = {pair.digest: self._files(pair) for pair in job.inputs}
+            fields |= self._inputs(job)
         result = await self._build_in_slot(job, fields, uses)
         pieces = self._core.store.ingest(out, self._core.me)
         out.unlink(missing_ok=True)
@@ -248,7 +255,8 @@ class Jobs:
         self._done(job, {**result, "digest": sha256_hex(report)})
         if not result["passed"]:
             reasons = "; ".join(result["reasons"])
-            log.warning("The generator of %s is not published (see `fednode audit`): %s", job.label, reasons)
+            what = f"generator of {job.label}" if job.label else "classifier"
+            log.warning("The %s is not published (see `fednode audit`): %s", what, reasons)
 
     async def _score(self, job: Score) -> None:
         stock, uses = cores.stock(self._core), frozenset(job.lineage)
@@ -256,7 +264,7 @@ class Jobs:
         generators = {pair: manifest for pair, manifest in stock.generators.items() if pair in uses}
         data = self._data()
         fields = {
-            **product_fields(experts, generators, self._core.store),
+            **product_fields(experts, generators, {}, self._core.store),
             **common_fields(self._core.contract, self._core.recipes),
             "labels": job.spec["labels"],
             "contract_labels": data["labels"],
@@ -350,6 +358,15 @@ class Jobs:
 
     def _files(self, pair: Pair) -> dict[str, str]:
         return {"weights": str(self._core.store.path(pair)), "derived": str(self._core.store.derived(pair))}
+
+    def _inputs(self, job: Expert) -> Fields:
+        """Where the artifacts are that an expert is made from, by kind."""
+        classifiers = cores.stock(self._core).classifiers
+        given = {
+            "generators": {pair.digest: self._files(pair) for pair in job.inputs if pair not in classifiers},
+            "classifiers": {pair.digest: self._files(pair) for pair in job.inputs if pair in classifiers},
+        }
+        return given if job.spec["job"] == "distil" else {"generators": given["generators"]}
 
     def _secret(self, job: Fit) -> str:
         """What the noise of a private fit follows from: this home's secret and the spec, so that a rerun spends nothing."""

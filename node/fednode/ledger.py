@@ -39,7 +39,7 @@ EVENT_FIELDS = frozenset(
 )
 
 Direction = Literal["sent", "received"]
-Traffic = Literal["generator", "expert", "statement"]
+Traffic = Literal["generator", "classifier", "expert", "statement"]
 
 
 class Ledger:

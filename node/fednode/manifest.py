@@ -13,6 +13,11 @@ MAX_WEIGHTS = 32 * 1024**3
 MAX_INPUTS = 1024
 
 Kind = Literal["generator", "classifier", "expert"]
+FAMILIES: dict[Kind, tuple[str, ...]] = {
+    "generator": ("edm2",),
+    "classifier": ("timm", "vit"),
+    "expert": ("timm", "vit"),
+}
 Decimal = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,18})?$")]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.+:_-]{1,64}$")]
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
@@ -71,7 +76,9 @@ class Privacy(Value):
 class Manifest(Statement):
     """What an artifact is, what it saw and what it came from.
 
-    `lineage` names every artifact of others and of the issuer that went in, sorted; a generator's is empty.
+    `lineage` names every artifact of others and of the issuer that went in, sorted; a generator's and a classifier's is empty.
+    A classifier names all labels of the contract, and counts no images of those that it has not seen; without an audit it was
+    made elsewhere and handed in by its issuer.
     """
 
     KIND: ClassVar[str] = "manifest"
@@ -96,7 +103,9 @@ class Manifest(Statement):
             raise ValueError("each label is named once")
         if self.kind == "generator" and (self.lineage or self.audit is None):
             raise ValueError("a generator has an audit and no lineage")
-        if (self.kind == "generator") != (self.architecture.family == "edm2"):
+        if self.kind == "classifier" and self.lineage:
+            raise ValueError("a classifier has no lineage")
+        if self.architecture.family not in FAMILIES[self.kind]:
             raise ValueError("the architecture does not belong to this kind")
         return self
 
@@ -108,3 +117,7 @@ class Manifest(Statement):
     def names(self) -> tuple[str, ...]:
         """The labels, in the manifest's order."""
         return tuple(count.label for count in self.labels)
+
+    def seen(self) -> tuple[str, ...]:
+        """The labels that it can tell others of: a generator's, and those of which a classifier or expert saw own images."""
+        return tuple(count.label for count in self.labels if count.images or self.kind == "generator")

@@ -16,6 +16,7 @@ PLAIN = ("none", "float32")
 Dtype = Literal["float32", "bfloat16"]
 Solver = Literal["heun", "dpm2m"]
 Width = Annotated[int, Field(ge=10, le=250)]
+MAX_GRID = 64
 
 
 class GeneratorArchitecture(Value):
@@ -51,7 +52,52 @@ class ExpertArchitecture(Value):
     reduction: Annotated[Literal[1, 2, 4] | None, Field(exclude_if=lambda reduction: reduction is None)] = None
 
 
-Architecture = Annotated[GeneratorArchitecture | ExpertArchitecture, Field(discriminator="family")]
+ViTName = Literal[
+    "vit_tiny_patch16_224",
+    "vit_small_patch16_224",
+    "vit_base_patch16_224",
+    "deit_tiny_patch16_224",
+    "deit_small_patch16_224",
+    "deit_base_patch16_224",
+]
+
+
+class ViTArchitecture(Value):
+    """A timm ViT from the allow-list: patches of `patch` by `patch` pixels, `depth` blocks of `width` channels and `heads` heads.
+
+    An image whose side `patch` does not divide is continued to the right and below by its border.
+    """
+
+    family: Literal["vit"] = "vit"
+    name: ViTName
+    image: ImageShape
+    patch: Annotated[int, Field(ge=1, le=64)]
+    width: Annotated[int, Field(ge=8, le=1024)]
+    depth: Annotated[int, Field(ge=1, le=24)]
+    heads: Annotated[int, Field(ge=1, le=16)]
+    outputs: Annotated[int, Field(ge=1, le=1000)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError("the heads share the width equally")
+        if not 2 <= self.grid <= MAX_GRID:
+            raise ValueError(f"an image has 2 to {MAX_GRID} patches a side")
+        return self
+
+    @property
+    def grid(self) -> int:
+        """Patches along a side."""
+        return -(-self.image.size // self.patch)
+
+    @property
+    def side(self) -> int:
+        """The side in pixels of what the network sees."""
+        return self.grid * self.patch
+
+
+ExpertShape = Annotated[ExpertArchitecture | ViTArchitecture, Field(discriminator="family")]
+Architecture = Annotated[GeneratorArchitecture | ExpertArchitecture | ViTArchitecture, Field(discriminator="family")]
 
 
 class Recipe(Value):
@@ -372,8 +418,8 @@ def expert_recipe(image: ImageShape, augment: Augment | None = None) -> ExpertRe
     """
     teacher = teacher_recipe(image)
     if image.size <= 12:
-        synthesis = SynthesisRecipe(samples_per_label=150)
-        return ExpertRecipe(augment=augment or "none", synthesis=synthesis, teacher=teacher)
+        synthesis = SynthesisRecipe(samples_per_label=300)
+        return ExpertRecipe(steps=200, augment=augment or "none", synthesis=synthesis, teacher=teacher)
     return ExpertRecipe(
         steps=1_000,
         augment=augment or ("shift" if image.channels == 1 else "flip"),
@@ -391,6 +437,21 @@ def expert_architecture(image: ImageShape, outputs: int) -> ExpertArchitecture:
         reduction: Literal[2, 4] = 2 if image.size <= 32 else 4
         return ExpertArchitecture(name="resnet10t", image=image, width=32, outputs=outputs, reduction=reduction)
     return ExpertArchitecture(name="resnet18", image=image, width=64, outputs=outputs)
+
+
+def vit_architecture(image: ImageShape, outputs: int) -> ViTArchitecture:
+    """The default ViT for images of this shape, classifier or expert, with at most 12 patches along a side up to 192 px."""
+    patch = next((patch for limit, patch in ((12, 2), (40, 4), (96, 8)) if image.size <= limit), 16)
+    width, depth, heads = (64, 4, 4) if image.size <= 12 else (128, 6, 4) if image.size <= 96 else (192, 12, 3)
+    return ViTArchitecture(
+        name="vit_tiny_patch16_224",
+        image=image,
+        patch=patch,
+        width=width,
+        depth=depth,
+        heads=heads,
+        outputs=outputs,
+    )
 
 
 class Recipes(Value):

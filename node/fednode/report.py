@@ -12,11 +12,12 @@ from fednode.audits import OwnAudit, overridden, own_audits, own_expert
 from fednode.core import Core, Sight
 from fednode.desk import NodeDesk
 from fednode.exchange.exchange import Link
-from fednode.inventory import Inventory, Missing
+from fednode.inventory import SOURCES, Inventory, Missing
 from fednode.jobs import Jobs, key
 from fednode.lineage import Pair
+from fednode.manifest import Manifest
 from fednode.peersfile import Peer
-from fednode.plan import AuditJob, Expert, Fit, Plan, Scan, Score, SignEvaluation
+from fednode.planned import AuditJob, Expert, Fit, Plan, Scan, Score, SignEvaluation
 from fednode.revocation import Receipt, quorum_size
 from fednode.roster import Standing
 from fednode_crypto.identity import PeerId
@@ -54,7 +55,9 @@ def report(view: View) -> Document:
         "data": _data(core),
         "jobs": [view.jobs.progress] if view.jobs.progress else [],
         "waiting": _waiting(view),
+        "exchange": _exchange(core),
         "gamma": {core.name_of(peer): labels for peer, labels in stock.gamma().items()},
+        "classifiers": [_classifier(core, pair, manifest) for pair, manifest in sorted(stock.classifiers.items())],
         "peers": [_peer(view, peer, view.plan.missing if view.plan else ()) for peer in core.peers.peers],
         "product": _product(core, sight),
         "evaluation": _evaluation(view, sight),
@@ -105,6 +108,19 @@ def _data(core: Core) -> Document | None:
     return {"source": core.settings.data, "labels": labels, "bad": found["bad"]}
 
 
+def _exchange(core: Core) -> Document:
+    return {"asked": core.settings.exchange, "kinds": sorted(core.choice.kinds), "why": core.choice.why}
+
+
+def _classifier(core: Core, pair: Pair, manifest: Manifest) -> Document:
+    return {
+        "peer": core.name_of(pair.issuer),
+        "digest": pair.digest,
+        "labels": {count.label: count.images for count in manifest.labels if count.images},
+        "audited": manifest.audit is not None,
+    }
+
+
 def _waiting(view: View) -> list[str]:
     if view.plan is None or view.core.left:
         return []
@@ -116,8 +132,11 @@ def _missing_sentence(view: View, item: Missing) -> str:
     name = view.core.name_of(item.peer)
     link = view.links.get(item.peer)
     far = "" if link is not None and link.connected else ", which is not connected"
+    if item.classifier:
+        return f"the classifier of {name}{far}"
     if item.label is None:
-        return f"a first word from {name}{far}"
+        spoken = item.peer in view.core.book.word().catalogues
+        return f"{name} to choose what it exchanges{far}" if spoken else f"a first word from {name}{far}"
     return f"the generator of {item.label} from {name}{far}"
 
 
@@ -136,6 +155,7 @@ def _peer(view: View, peer: Peer, missing: Iterable[Missing]) -> Document:
         "skew": link.skew if link else None,
         "reason": view.desk.last_fault.get(peer.id) or (link.last_error if link and not connected else None),
         "publishes": list(catalogue.publishes) if catalogue else [],
+        "classifies": list(catalogue.classifies) if catalogue else [],
         "missing": [item.label for item in missing if item.peer == peer.id and item.label is not None],
     }
 
@@ -193,7 +213,7 @@ def _failed(jobs: Jobs) -> list[Document]:
 
 def _audit(found: OwnAudit) -> Document:
     return {
-        "label": found.label,
+        "label": found.name,
         "digest": found.weights,
         "passed": found.passed,
         "reasons": list(found.reasons),
@@ -227,7 +247,7 @@ def _overridden(core: Core, stock: Inventory) -> list[Document]:
     return [
         {
             "peer": core.name_of(manifest.issuer),
-            "label": manifest.names()[0],
+            "label": manifest.names()[0] if manifest.kind == "generator" else "",
             "digest": manifest.weights.digest,
             "reason": reason,
         }
@@ -254,9 +274,9 @@ def _revocation(core: Core, subject: PeerId) -> Document:
 
 
 def _withdrawals(core: Core) -> list[Document]:
-    """Own generators that were erased here, and which peers' receipts name them."""
-    erased = {erasure.pair for erasure in core.ledger.erasures() if erasure.kind == "generator"}
-    erased -= core.book.word().offers().keys()  # the same images give the same generator once more
+    """Own generators and classifiers that were erased here, and which peers' receipts name them."""
+    erased = {erasure.pair for erasure in core.ledger.erasures() if erasure.kind in SOURCES}
+    erased -= core.book.word().offers().keys()  # the same images give the same weights once more
     others = core.book.good() - {core.me}
     return [_withdrawal(core, pair, others, core.book.receipts()) for pair in sorted(erased) if pair.issuer == core.me]
 

@@ -10,14 +10,15 @@ from pydantic import TypeAdapter
 from fednode.catalogue import SKEW_SECONDS
 from fednode.core import Core
 from fednode.evaluation import Evaluation, Scores
-from fednode.manifest import Manifest, Numerics, Privacy, Weights
-from fednode.plan import Sign, SignEvaluation, Spec, spec_digest
-from fednode.recipe import Architecture, ExpertArchitecture, GeneratorArchitecture
+from fednode.manifest import Kind, Manifest, Numerics, Privacy, Weights
+from fednode.planned import Sign, SignEvaluation, Spec, spec_digest
+from fednode.recipe import Architecture, ExpertArchitecture, GeneratorArchitecture, Recipe, ViTArchitecture
 from fednode.scoring import grid_of
+from fednode.vit_recipe import ImportRecipe
 
 LAST_EVALUATED = "evaluated"  # the setting with the time of our last evaluation, which no later one may share
 
-_ARCHITECTURE: TypeAdapter[GeneratorArchitecture | ExpertArchitecture] = TypeAdapter(Architecture)
+_ARCHITECTURE: TypeAdapter[GeneratorArchitecture | ExpertArchitecture | ViTArchitecture] = TypeAdapter(Architecture)
 
 
 def _privacy(job: Sign) -> Privacy | None:
@@ -36,14 +37,14 @@ def _decimal(number: int, places: int) -> str:
 def manifest_of(core: Core, job: Sign) -> Manifest:
     """The manifest to sign. Raises KeyError if the job that made the weights is not in the ledger."""
     made = _result(core, job.spec)
-    expert = job.spec["job"] == "expert"
+    kind, recipe = _kind(core, job.spec)
     return Manifest(
         contract=core.contract.id,
         created=int(time.time()),
         issuer=core.me,
-        kind="expert" if expert else "generator",
+        kind=kind,
         architecture=_ARCHITECTURE.validate_json(json.dumps(job.spec["architecture"])),
-        recipe=(core.recipes.expert if expert else core.recipes.generator).digest,
+        recipe=recipe.digest,
         labels=job.labels,
         lineage=job.lineage,
         weights=Weights(digest=job.weights, size=made["size"], piece_size=made["piece_size"]),
@@ -51,6 +52,19 @@ def manifest_of(core: Core, job: Sign) -> Manifest:
         audit=job.audit,
         dp=_privacy(job),
     )
+
+
+def _kind(core: Core, spec: Spec) -> tuple[Kind, Recipe]:
+    """What the job of this spec makes, and how."""
+    if spec["job"] == "import":
+        return "classifier", ImportRecipe.model_validate(spec["recipe"])
+    made: dict[str, tuple[Kind, Recipe]] = {
+        "fit": ("generator", core.recipes.generator),
+        "classifier": ("classifier", core.vits.classifier),
+        "expert": ("expert", core.recipes.expert),
+        "distil": ("expert", core.vits.distil),
+    }
+    return made[spec["job"]]
 
 
 def evaluation_of(core: Core, job: SignEvaluation) -> Evaluation:

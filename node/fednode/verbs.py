@@ -3,7 +3,7 @@
 import base64
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from fednode import core as cores
@@ -31,6 +31,9 @@ class Running(Protocol):
 
     def broadcast(self, news: News) -> list[str]:
         """Tell all connected peers at once; the names of those."""
+
+    async def import_classifier(self, file: str, model: str, labels: Sequence[str]) -> Document:
+        """Check a ready classifier, and offer it from now on."""
 
     async def settle(self) -> None:
         """Plan again, and do at once what needs no worker."""
@@ -63,6 +66,7 @@ class Verbs:
             "Restore": self.restore,
             "Withdraw": self.withdraw,
             "Override": self.override,
+            "ImportClassifier": self.import_classifier,
             "Leave": self.leave,
             "Rescan": self.rescan,
             "Stop": self.stop,
@@ -134,7 +138,8 @@ class Verbs:
         label = label_name(request.label)
         if label in self._core.ledger.withdrawn():
             raise RefusedError(f"The label {label!r} is withdrawn already.")
-        own = {found.label for found in self._core.scanned or ()} | cores.given(self._core)
+        ready = (self._core.ledger.get(cores.READY) or {"seen": ()})["seen"]
+        own = {found.label for found in self._core.scanned or ()} | cores.given(self._core) | set(ready)
         if label not in own and self._core.scanned is None:
             raise RefusedError("The own images are still being read, so their labels are not known.", "Try again soon.")
         if label not in own:
@@ -148,12 +153,12 @@ class Verbs:
         return {"label": label, "digest": gone}
 
     async def override(self, request: Any) -> Document:
-        """Publish the generator of an own label in spite of its failed audit, for a reason that all peers see."""
+        """Publish the generator of an own label, or the classifier, in spite of its failed audit; all peers see the reason."""
         self._check_member()
         label, reason = label_name(request.label), request.reason.strip()
-        found = {audit.label: audit for audit in own_audits(self._core)}.get(label)
+        found = {audit.name: audit for audit in own_audits(self._core)}.get(label)
         if found is None or found.passed or label in self._core.ledger.withdrawn():
-            raise RefusedError(f"No generator of {label!r} is held back by its audit.", "See `fednode audit`.")
+            raise RefusedError(f"Nothing of {label!r} is held back by its audit.", "See `fednode audit`.")
         if found.override is not None:
             raise RefusedError(f"The audit of {label!r} is overridden already: {found.override}")
         if not 1 <= len(reason) <= MAX_REASON:
@@ -164,6 +169,13 @@ class Verbs:
         self._core.ledger.record_event("overridden", label=label, digest=found.weights)
         await self._daemon.settle()
         return {"label": label, "digest": found.weights, "reasons": list(found.reasons), "override": reason}
+
+    async def import_classifier(self, request: Any) -> Document:
+        """Offer a ready classifier in place of one fitted to own images."""
+        self._check_member()
+        document = await self._daemon.import_classifier(request.file, request.model, request.labels)
+        await self._daemon.settle()
+        return document
 
     async def leave(self, request: Any) -> Document:
         """Revoke ourselves: the federation unlearns us."""
@@ -197,7 +209,7 @@ class Verbs:
         mine = (
             pair.digest
             for pair, manifest in offered.items()
-            if pair.issuer == self._core.me and manifest.names() == (label,)
+            if pair.issuer == self._core.me and manifest.kind != "expert" and label in manifest.seen()
         )
         return next(mine, None)
 

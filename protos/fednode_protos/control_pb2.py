@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66\x65\x64node_protos/control.proto\x12\x12\x66\x65\x64node.control.v1\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\x0c\"\x0f\n\rStatusRequest\"#\n\x05Image\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"L\n\x0ePredictRequest\x12)\n\x06images\x18\x01 \x03(\x0b\x32\x19.fednode.control.v1.Image\x12\x0f\n\x07product\x18\x02 \x01(\t\"n\n\x0f\x45valuateRequest\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06labels\x18\x02 \x03(\t\x12\x15\n\rconfusion_png\x18\x03 \x01(\t\x12\x10\n\x08skip_bad\x18\x04 \x01(\x08\x12\x12\n\nfederation\x18\x05 \x01(\x08\"0\n\x0eSamplesRequest\x12\x0b\n\x03png\x18\x01 \x01(\t\x12\x11\n\tper_label\x18\x02 \x01(\r\"-\n\rRevokeRequest\x12\x0c\n\x04peer\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x1e\n\x0eRestoreRequest\x12\x0c\n\x04peer\x18\x01 \x01(\t\" \n\x0fWithdrawRequest\x12\r\n\x05label\x18\x01 \x01(\t\"0\n\x0fOverrideRequest\x12\r\n\x05label\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x1e\n\x0cLeaveRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x0f\n\rRescanRequest\"\r\n\x0bStopRequest2\xce\x06\n\x07\x43ontrol\x12I\n\x06Status\x12!.fednode.control.v1.StatusRequest\x1a\x1c.fednode.control.v1.Document\x12K\n\x07Predict\x12\".fednode.control.v1.PredictRequest\x1a\x1c.fednode.control.v1.Document\x12M\n\x08\x45valuate\x12#.fednode.control.v1.EvaluateRequest\x1a\x1c.fednode.control.v1.Document\x12K\n\x07Samples\x12\".fednode.control.v1.SamplesRequest\x1a\x1c.fednode.control.v1.Document\x12I\n\x06Revoke\x12!.fednode.control.v1.RevokeRequest\x1a\x1c.fednode.control.v1.Document\x12K\n\x07Restore\x12\".fednode.control.v1.RestoreRequest\x1a\x1c.fednode.control.v1.Document\x12M\n\x08Withdraw\x12#.fednode.control.v1.WithdrawRequest\x1a\x1c.fednode.control.v1.Document\x12M\n\x08Override\x12#.fednode.control.v1.OverrideRequest\x1a\x1c.fednode.control.v1.Document\x12G\n\x05Leave\x12 .fednode.control.v1.LeaveRequest\x1a\x1c.fednode.control.v1.Document\x12I\n\x06Rescan\x12!.fednode.control.v1.RescanRequest\x1a\x1c.fednode.control.v1.Document\x12\x45\n\x04Stop\x12\x1f.fednode.control.v1.StopRequest\x1a\x1c.fednode.control.v1.Documentb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66\x65\x64node_protos/control.proto\x12\x12\x66\x65\x64node.control.v1\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\x0c\"\x0f\n\rStatusRequest\"#\n\x05Image\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"L\n\x0ePredictRequest\x12)\n\x06images\x18\x01 \x03(\x0b\x32\x19.fednode.control.v1.Image\x12\x0f\n\x07product\x18\x02 \x01(\t\"n\n\x0f\x45valuateRequest\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06labels\x18\x02 \x03(\t\x12\x15\n\rconfusion_png\x18\x03 \x01(\t\x12\x10\n\x08skip_bad\x18\x04 \x01(\x08\x12\x12\n\nfederation\x18\x05 \x01(\x08\"0\n\x0eSamplesRequest\x12\x0b\n\x03png\x18\x01 \x01(\t\x12\x11\n\tper_label\x18\x02 \x01(\r\"-\n\rRevokeRequest\x12\x0c\n\x04peer\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x1e\n\x0eRestoreRequest\x12\x0c\n\x04peer\x18\x01 \x01(\t\" \n\x0fWithdrawRequest\x12\r\n\x05label\x18\x01 \x01(\t\"0\n\x0fOverrideRequest\x12\r\n\x05label\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"F\n\x17ImportClassifierRequest\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0e\n\x06labels\x18\x03 \x03(\t\"\x1e\n\x0cLeaveRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x0f\n\rRescanRequest\"\r\n\x0bStopRequest2\xad\x07\n\x07\x43ontrol\x12I\n\x06Status\x12!.fednode.control.v1.StatusRequest\x1a\x1c.fednode.control.v1.Document\x12K\n\x07Predict\x12\".fednode.control.v1.PredictRequest\x1a\x1c.fednode.control.v1.Document\x12M\n\x08\x45valuate\x12#.fednode.control.v1.EvaluateRequest\x1a\x1c.fednode.control.v1.Document\x12K\n\x07Samples\x12\".fednode.control.v1.SamplesRequest\x1a\x1c.fednode.control.v1.Document\x12I\n\x06Revoke\x12!.fednode.control.v1.RevokeRequest\x1a\x1c.fednode.control.v1.Document\x12K\n\x07Restore\x12\".fednode.control.v1.RestoreRequest\x1a\x1c.fednode.control.v1.Document\x12M\n\x08Withdraw\x12#.fednode.control.v1.WithdrawRequest\x1a\x1c.fednode.control.v1.Document\x12M\n\x08Override\x12#.fednode.control.v1.OverrideRequest\x1a\x1c.fednode.control.v1.Document\x12]\n\x10ImportClassifier\x12+.fednode.control.v1.ImportClassifierRequest\x1a\x1c.fednode.control.v1.Document\x12G\n\x05Leave\x12 .fednode.control.v1.LeaveRequest\x1a\x1c.fednode.control.v1.Document\x12I\n\x06Rescan\x12!.fednode.control.v1.RescanRequest\x1a\x1c.fednode.control.v1.Document\x12\x45\n\x04Stop\x12\x1f.fednode.control.v1.StopRequest\x1a\x1c.fednode.control.v1.Documentb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,12 +51,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WITHDRAWREQUEST']._serialized_end=483
   _globals['_OVERRIDEREQUEST']._serialized_start=485
   _globals['_OVERRIDEREQUEST']._serialized_end=533
-  _globals['_LEAVEREQUEST']._serialized_start=535
-  _globals['_LEAVEREQUEST']._serialized_end=565
-  _globals['_RESCANREQUEST']._serialized_start=567
-  _globals['_RESCANREQUEST']._serialized_end=582
-  _globals['_STOPREQUEST']._serialized_start=584
-  _globals['_STOPREQUEST']._serialized_end=597
-  _globals['_CONTROL']._serialized_start=600
-  _globals['_CONTROL']._serialized_end=1446
+  _globals['_IMPORTCLASSIFIERREQUEST']._serialized_start=535
+  _globals['_IMPORTCLASSIFIERREQUEST']._serialized_end=605
+  _globals['_LEAVEREQUEST']._serialized_start=607
+  _globals['_LEAVEREQUEST']._serialized_end=637
+  _globals['_RESCANREQUEST']._serialized_start=639
+  _globals['_RESCANREQUEST']._serialized_end=654
+  _globals['_STOPREQUEST']._serialized_start=656
+  _globals['_STOPREQUEST']._serialized_end=669
+  _globals['_CONTROL']._serialized_start=672
+  _globals['_CONTROL']._serialized_end=1613
 # @@protoc_insertion_point(module_scope)

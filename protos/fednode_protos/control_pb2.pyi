@@ -82,6 +82,16 @@ class OverrideRequest(_message.Message):
     reason: str
     def __init__(self, label: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class ImportClassifierRequest(_message.Message):
+    __slots__ = ("file", "model", "labels")
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    file: str
+    model: str
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, file: _Optional[str] = ..., model: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class LeaveRequest(_message.Message):
     __slots__ = ("reason",)
     REASON_FIELD_NUMBER: _ClassVar[int]

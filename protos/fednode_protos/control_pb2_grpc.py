@@ -75,6 +75,11 @@ class ControlStub:
                 request_serializer=fednode__protos_dot_control__pb2.OverrideRequest.SerializeToString,
                 response_deserializer=fednode__protos_dot_control__pb2.Document.FromString,
                 _registered_method=True)
+        self.ImportClassifier = channel.unary_unary(
+                '/fednode.control.v1.Control/ImportClassifier',
+                request_serializer=fednode__protos_dot_control__pb2.ImportClassifierRequest.SerializeToString,
+                response_deserializer=fednode__protos_dot_control__pb2.Document.FromString,
+                _registered_method=True)
         self.Leave = channel.unary_unary(
                 '/fednode.control.v1.Control/Leave',
                 request_serializer=fednode__protos_dot_control__pb2.LeaveRequest.SerializeToString,
@@ -144,6 +149,12 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ImportClassifier(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Leave(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -203,6 +214,11 @@ def add_ControlServicer_to_server(servicer, server):
             'Override': grpc.unary_unary_rpc_method_handler(
                     servicer.Override,
                     request_deserializer=fednode__protos_dot_control__pb2.OverrideRequest.FromString,
+                    response_serializer=fednode__protos_dot_control__pb2.Document.SerializeToString,
+            ),
+            'ImportClassifier': grpc.unary_unary_rpc_method_handler(
+                    servicer.ImportClassifier,
+                    request_deserializer=fednode__protos_dot_control__pb2.ImportClassifierRequest.FromString,
                     response_serializer=fednode__protos_dot_control__pb2.Document.SerializeToString,
             ),
             'Leave': grpc.unary_unary_rpc_method_handler(
@@ -437,6 +453,33 @@ class Control:
             target,
             '/fednode.control.v1.Control/Override',
             fednode__protos_dot_control__pb2.OverrideRequest.SerializeToString,
+            fednode__protos_dot_control__pb2.Document.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportClassifier(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fednode.control.v1.Control/ImportClassifier',
+            fednode__protos_dot_control__pb2.ImportClassifierRequest.SerializeToString,
             fednode__protos_dot_control__pb2.Document.FromString,
             options,
             channel_credentials,

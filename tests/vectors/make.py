@@ -15,7 +15,7 @@ from fednode.contract import Contract, ImageShape
 from fednode.evaluation import Evaluation, Row, Scores
 from fednode.lineage import Pair
 from fednode.manifest import Audit, LabelCount, Manifest, Numerics, Privacy, Weights
-from fednode.recipe import ExpertArchitecture, GeneratorArchitecture
+from fednode.recipe import ExpertArchitecture, GeneratorArchitecture, ViTArchitecture
 from fednode.revocation import Receipt, Revocation, Rotation
 from fednode.statement import Statement
 from fednode_crypto.digest import sha256_hex
@@ -78,10 +78,32 @@ def statements() -> dict[str, tuple[Statement, tuple[Identity, ...]]]:
         audit=None,
         dp=None,
     )
+    vit = ViTArchitecture(name="vit_tiny_patch16_224", image=IMAGE, patch=4, width=64, depth=4, heads=4, outputs=2)
+    ready = manifest(
+        kind="classifier",
+        architecture=vit,
+        labels=(LabelCount(label="melanoma", images=0), LabelCount(label="nevus", images=80)),
+        lineage=(),
+        weights=Weights(digest=digest("ready classifier"), size=400_000, piece_size=2**20),
+        audit=None,
+        dp=None,
+    )
     listed = tuple(sorted([generator.digest, expert.digest]))
     fields = {**COMMON, "issuer": ALICE.peer_id, "fresh_until": CREATED + FRESH_SECONDS}
     first = Catalogue(**fields, sequence=1, previous=None, publishes=("melanoma",), manifests=())
     next_one = Catalogue(**fields, sequence=2, previous=first.digest, publishes=("melanoma",), manifests=listed)
+    choosing = Catalogue(
+        **fields, sequence=1, previous=None, publishes=(), manifests=(), holds=("melanoma", "nevus"), undecided=True
+    )
+    chosen = Catalogue(
+        **fields,
+        sequence=2,
+        previous=choosing.digest,
+        publishes=(),
+        manifests=(ready.digest,),
+        classifies=("nevus",),
+        holds=("melanoma", "nevus"),
+    )
     receipt = Receipt(
         **COMMON,
         issuer=ALICE.peer_id,
@@ -102,6 +124,9 @@ def statements() -> dict[str, tuple[Statement, tuple[Identity, ...]]]:
         "manifest-generator": (generator, (ALICE,)),
         "manifest-expert": (expert, (ALICE,)),
         "manifest-classifier": (classifier, (ALICE,)),
+        "manifest-classifier-vit": (ready, (ALICE,)),
+        "catalogue-choosing": (choosing, (ALICE,)),
+        "catalogue-chosen": (chosen, (ALICE,)),
         "catalogue-first": (first, (ALICE,)),
         "catalogue-next": (next_one, (ALICE,)),
         "revocation": (Revocation(**COMMON, subject=BOB.peer_id, reason="Ein Grund — 理由"), (ALICE, CAROL)),

@@ -1,7 +1,7 @@
 """Questions to a worker of our own: what a source has, how good real images alone would be, and what generators draw."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from fednode_cli.demo.homes import Shares, Source
 from fednode_cli.ownworker import Document, Request, Told
 
 FEWEST_LABELS = 2
+ALPHA_MILLI = 300
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,33 @@ def describe(source: str, log: Path) -> Source:
     return Source(source, tuple(found["labels"]), shape)
 
 
+def deal(source: Source, nodes: int, seed: int, folder: Path, log: Path) -> tuple[Source, Shares]:
+    """The source with a part of each label for every node, by Dirichlet shares, and the labels of each node.
+
+    Raises DataError if there are too few images, and WorkerError.
+    """
+    folder.mkdir(parents=True)
+    files = {f"node-{number}": folder / f"node-{number}.npz" for number in range(1, nodes + 1)}
+    asked = {"source": source.name, "image": source.image.model_dump(mode="json"), "labels": list(source.labels)}
+    out = list(map(str, files.values()))
+    (found,) = _ask([("deal", {**asked, "alpha_milli": ALPHA_MILLI, "seed": seed, "out": out})], log)
+    parts = {name: f"npz:{file}" for name, file in files.items()}
+    own = {name: tuple(counts) for name, counts in zip(files, found["parts"], strict=True)}
+    return replace(source, exchange="classifiers", parts=parts), own
+
+
 def compare(
     source: Source, shares: Shares, generators: Sequence[Drawn], png: Path, log: Path, told: Told
 ) -> tuple[list[float], float]:
     """Draws real beside synthetic images into `png`; the accuracy of each node on its own real images alone, and of all pooled.
 
-    `told` hears how many steps are done, of which there are two more than nodes. Raises WorkerError and DataError.
+    `told` hears how many steps are done, of which there are two more than nodes. Without generators there is no picture. Raises
+    WorkerError and DataError.
     """
-    own = [{"source": source.name, "labels": list(labels)} for labels in shares.values()]
+    own = [{"source": source.of(name), "labels": list(labels)} for name, labels in shares.items()]
     baselines = [_baseline(source, data) for data in (*([part] for part in own), own)]
-    _, *results = _ask([_samples(source, generators, png), *baselines], log, told)
+    pictures = [_samples(source, generators, png)] if generators else []
+    results = _ask([*pictures, *baselines], log, told)[len(pictures) :]
     *alone, pooled = [result["accuracy"] for result in results]
     return alone, pooled
 

@@ -136,7 +136,8 @@ class Federation:
     def _started(self, node: Node, address: str) -> "subprocess.Popen[bytes]":
         options = {
             "--peers": node.home.peers,
-            "--data": self._source.name,
+            "--data": self._source.of(node.name),
+            "--exchange": self._source.exchange,
             "--labels": ",".join(node.labels),
             "--listen": address,
             "--threads": THREADS,

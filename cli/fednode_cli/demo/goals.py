@@ -10,12 +10,12 @@ Statuses = Mapping[str, Document]
 
 
 def fitted(statuses: Statuses, shares: Shares) -> bool:
-    """Whether every node has a live generator of each of its own labels."""
+    """Whether every node has live generators or a classifier of its own labels."""
     return all(_has(statuses[name], name, labels) for name, labels in shares.items())
 
 
 def gathered(statuses: Statuses, shares: Shares) -> bool:
-    """Whether every node has a live generator of every label of every node."""
+    """Whether every node has live generators or a classifier of every label of every node."""
     return all(_has(statuses[me], name, labels) for me in shares for name, labels in shares.items())
 
 
@@ -57,10 +57,10 @@ def hopeless(status: Document) -> str | None:
 
 def position(statuses: Statuses) -> str:
     """A text that is another one whenever anything has moved anywhere."""
-    moving = ("phase", "jobs", "gamma", "product", "waiting")
+    moving = ("phase", "jobs", "gamma", "classifiers", "product", "waiting")
     return repr([[status[part] for part in moving] for status in statuses.values()])
 
 
 def _has(status: Document, name: str, labels: tuple[str, ...]) -> bool:
-    found = status["gamma"].get(name, {})
-    return all(label in found for label in labels)
+    seen = [one["labels"] for one in status["classifiers"] if one["peer"] == name]
+    return set(labels) <= set(status["gamma"].get(name, {})).union(*seen)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fednode import disk
@@ -19,11 +19,20 @@ Shares = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Source:
-    """A data source: its name, its labels in order, and the shape in which its images are used."""
+    """A data source: its name, its labels in order, and the shape in which its images are used.
+
+    `parts` are the sources of nodes that have a part of it each (without: all have the labels of their own from the whole).
+    """
 
     name: str
     labels: tuple[str, ...]
     image: ImageShape
+    exchange: str = "generators"
+    parts: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, node: str) -> str:
+        """Where a node's images are."""
+        return self.parts.get(node, self.name)
 
     @property
     def contract(self) -> Contract:

@@ -11,13 +11,14 @@ Document = dict[str, Any]
 
 
 def accuracies(evaluation: Document, names: Iterable[str]) -> Document:
-    """Accuracy of each node's expert, of both products, and of the way that `predict` answers by itself."""
+    """Accuracy of each node's expert, of the products (None: there is none), and of the way that `predict` answers by itself."""
     experts = {expert["peer"]: expert["accuracy"] for expert in evaluation["experts"]}
     products = {name: measures["accuracy"] for name, measures in evaluation["products"].items() if measures}
     return {
         "experts": [experts[name] for name in names],
         "product": products.get("experts"),
         "generative": products.get("generative"),
+        "ensemble": products.get("ensemble"),
         "chosen": evaluation["chosen"]["accuracy"],
     }
 
@@ -27,7 +28,8 @@ def traffic(statuses: Statuses) -> Document:
     received: Counter[str] = Counter()
     for status in statuses.values():
         received.update(status["bytes"]["received"])
-    return {"generators": received["generator"], "experts": received["expert"], "wire": received.total()}
+    kinds = {f"{kind}s": received[kind] for kind in ("generator", "classifier", "expert")}
+    return {**kinds, "wire": received.total()}
 
 
 def erased(statuses: Statuses) -> Document:

@@ -25,10 +25,14 @@ WORKER_LOG = "workers.log"
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for: how many nodes, on which source, where the work and the report go, and whether to verify."""
+    """What was asked for: how many nodes, on which source, where the work and the report go, and whether to verify.
+
+    With `classifiers` each node has Dirichlet shares of the labels; with `generators` labels of its own.
+    """
 
     nodes: int
     source: str
+    exchange: str
     seed: int
     work: Path
     report: Path
@@ -83,12 +87,8 @@ def run(options: Options, interrupts: Interrupts, display: Display) -> Document:
     display.stage("looks at the data")
     with watch.phase("start"):
         source = bench.describe(options.source, options.work / WORKER_LOG)
-    if options.nodes > len(source.labels):
-        raise RefusedError(
-            f"{options.source} has {len(source.labels)} labels, which is too few for {options.nodes} nodes.",
-            f"Use at most --nodes {len(source.labels)}.",
-        )
-    stage = Stage(options, source, shares(source.labels, options.nodes), display, watch, interrupts)
+        source, own = _dealt(options, source)
+    stage = Stage(options, source, own, display, watch, interrupts)
     with Federation(options.work / "nodes", source, stage.shares, interrupts) as federation:
         _build(stage, federation, stage.shares)
         measured = _measure(stage, federation)
@@ -96,7 +96,20 @@ def run(options: Options, interrupts: Interrupts, display: Display) -> Document:
     digests = left.pop("digests")
     left["unlearning"]["bit_identical"] = _verify(stage, digests) if options.verify else None
     head = {"nodes": options.nodes, "seed": options.seed, "data": options.source, "labels": list(source.labels)}
+    head |= {"exchange": options.exchange, "own": {name: list(labels) for name, labels in own.items()}}
     return {**head, **measured, **left, "seconds": watch.document()}
+
+
+def _dealt(options: Options, source: Source) -> tuple[Source, Shares]:
+    """The source as the nodes have it, and the labels of each. Raises RefusedError, DataError and WorkerError."""
+    if options.exchange != "generators":
+        return bench.deal(source, options.nodes, options.seed, options.work / "parts", options.work / WORKER_LOG)
+    if options.nodes > len(source.labels):
+        raise RefusedError(
+            f"{options.source} has {len(source.labels)} labels, which is too few for {options.nodes} nodes.",
+            f"Use at most --nodes {len(source.labels)}.",
+        )
+    return source, shares(source.labels, options.nodes)
 
 
 def _build(stage: Stage, federation: Federation, names: Shares) -> None:
@@ -104,8 +117,8 @@ def _build(stage: Stage, federation: Federation, names: Shares) -> None:
         stage.display.stage(f"starts {len(names)} nodes")
         federation.start()
     for phase, goal, text in (
-        ("fit", goals.fitted, "the nodes fit and audit their generators"),
-        ("gather", goals.gathered, "the nodes gather each other's generators"),
+        ("fit", goals.fitted, f"the nodes fit and audit their {stage.options.exchange}"),
+        ("gather", goals.gathered, f"the nodes gather each other's {stage.options.exchange}"),
         ("train", goals.ready, "the nodes train and exchange their experts"),
     ):
         stage.display.stage(text)
@@ -124,7 +137,9 @@ def _measure(stage: Stage, federation: Federation) -> Document:
         evaluation = first.client.evaluate(stage.source.name, confusion_png=str(report / "confusion.png"))
     with stage.watch.phase("baselines"):
         count = len(stage.shares) + 2
-        stage.display.stage("draws real beside synthetic images, and trains baselines on real images alone")
+        stage.display.stage(
+            "trains baselines on real images alone, and draws these beside synthetic ones if there are any"
+        )
         alone, pooled = bench.compare(
             stage.source,
             stage.shares,
@@ -139,7 +154,7 @@ def _measure(stage: Stage, federation: Federation) -> Document:
 
 def _generators(node: Node, holder: Node) -> Iterator[bench.Drawn]:
     """The generators of `node` as they lie in the store of `holder`."""
-    for label, digest in holder.last["gamma"][node.name].items():
+    for label, digest in holder.last["gamma"].get(node.name, {}).items():
         yield bench.Drawn(label, digest, holder.home.store / node.peer_id / digest / WEIGHTS)
 
 

@@ -5,11 +5,15 @@ from collections.abc import Iterator, Sequence
 from fednode_cli import units
 from fednode_cli.demo.budgets import budgets
 from fednode_cli.demo.goals import Document
-from fednode_cli.demo.homes import shares
 from fednode_cli.demo.stages import PHASES
 from fednode_cli.output import Block, Grid
 
-NAMED = {"product": "product of experts", "generative": "generative product", "chosen": "what predict uses"}
+NAMED = {
+    "product": "product of experts",
+    "generative": "generative product",
+    "ensemble": "ensemble of the classifiers",
+    "chosen": "what predict uses",
+}
 NO_TEST_PART = "A folder has no test part, so these are accuracies on the training images."
 
 
@@ -39,7 +43,7 @@ def verdict(identical: bool | None) -> str:
 def _nodes(found: Document) -> Grid:
     before = found["accuracy"]
     after: Sequence[float | None] = [*found["after"]["experts"], None]
-    own = shares(found["labels"], found["nodes"]).items()
+    own = found["own"].items()
     rows = tuple(
         (name, " ".join(labels), units.number(alone), units.number(expert), units.number(rebuilt))
         for (name, labels), alone, expert, rebuilt in zip(own, before["alone"], before["experts"], after, strict=True)
@@ -49,16 +53,17 @@ def _nodes(found: Document) -> Grid:
 
 def _products(found: Document) -> Grid:
     before, after = found["accuracy"], found["after"]
-    rows = [(text, units.number(before[name]), units.number(after[name])) for name, text in NAMED.items()]
+    shown = {name: text for name, text in NAMED.items() if before[name] is not None}
+    rows = [(text, units.number(before[name]), units.number(after[name])) for name, text in shown.items()]
     return Grid(
         "", ("all nodes", "before", "after"), (*rows, ("pooled real data", units.number(before["pooled"]), "-"))
     )
 
 
 def _traffic(counts: Document) -> tuple[tuple[str, ...], ...]:
-    rest = counts["wire"] - counts["generators"] - counts["experts"]
-    parts = {**counts, "statements": rest}
-    return tuple((name, units.size(parts[name])) for name in ("generators", "experts", "statements", "wire"))
+    kinds = ("generators", "classifiers", "experts")
+    parts = {**counts, "statements": counts["wire"] - sum(counts[kind] for kind in kinds)}
+    return tuple((name, units.size(parts[name])) for name in (*kinds, "statements", "wire") if parts[name])
 
 
 def _unlearning(seen: Document) -> tuple[tuple[str, ...], ...]:
@@ -76,7 +81,8 @@ def _unlearning(seen: Document) -> tuple[tuple[str, ...], ...]:
 
 def _seconds(found: Document) -> tuple[tuple[str, ...], ...]:
     spent = found["seconds"]
-    allowed = budgets(shares(found["labels"], found["nodes"])) if found["data"].startswith("digits") else {}
+    known = found["data"].startswith("digits") and found["exchange"] == "generators"
+    allowed = budgets(found["own"]) if known else {}
     rows = [(name, units.duration(spent[name]), units.duration(allowed.get(name))) for name in PHASES]
     total = sum(allowed.values()) if allowed else None
     return (*rows, ("total", units.duration(spent["total"]), units.duration(total)))

@@ -1,57 +1,32 @@
-"""What each predictor answers to the validation and the test images of a draw, kept on the shelf.
-
-Rule 1: an answer is a table of logits or log probabilities, float32 (P, N, K): P predictors, N images, K labels of the task.
-Rule 2: a label that no generator covers has NEVER; it is never answered, and each of its images counts as an error.
-"""
+"""What each predictor of silos.py answers to the validation and the test images of a draw."""
 
 import itertools
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import baselines
-import numpy as np
-import numpy.typing as npt
 import torch
 from baselines import Local
 from torch import Tensor, nn
 
+from comparison.asking import Answers, Asking, Table
 from comparison.crew import Bar
-from comparison.draws import Node
-from comparison.making import Making
-from comparison.shelf import Record, key_of
+from comparison.shelf import Record
 from fednode.learning import expert as experts
 from fednode.learning.augment import augment
 from fednode.learning.generative import Term, posterior, score
 from fednode.learning.sampler import to_data
-from fednode.learning.seeds import seed_of
 from fednode.recipe import ExpertArchitecture, ExpertRecipe, expert_architecture
 
-NEVER = -1e4
 COUNTED = 64
 TINY = 1e-30
-ANSWERS_VERSION = 1
 CHUNK = 100
 
-Table = npt.NDArray[np.float32]
-
 
 @dataclass(frozen=True)
-class Answers:
-    """What P predictors say, and the seconds that making the table took."""
-
-    validation: Table
-    test: Table
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Answering:
+class Answering(Asking):
     """The answers of everything that a draw has made, and of the baselines, which are trained here."""
-
-    making: Making
 
     def experts(self, records: Sequence[Record]) -> Answers:
         """The logits of each of these experts."""
@@ -162,53 +137,6 @@ class Answering:
             return self._ask(networks, making.task.labels)
 
         return self._kept(kind, {"recipes": [recipe.digest for recipe in recipes]}, make)
-
-    def _seed(self, purpose: str) -> int:
-        return seed_of(self.making.draw.digest, purpose)
-
-    def _shard(self, node: Node) -> tuple[Tensor, Tensor]:
-        """The node's training images and the indices of their labels."""
-        images = torch.cat([torch.from_numpy(own.train) for own in node.own.values()])
-        labels = self.making.task.labels
-        return images, torch.tensor([labels.index(label) for label, own in node.own.items() for _ in own.train])
-
-    def _images(self) -> Tensor:
-        """All validation images, then all test images."""
-        draw = self.making.draw
-        return torch.from_numpy(np.concatenate([draw.validation.images, draw.test.images]))
-
-    def _ask(self, networks: Sequence[nn.Module], labels: Sequence[str]) -> Table:
-        """The logits of all networks, which tell `labels` apart."""
-        images, device = self._images(), self.making.crew.session.device
-        found = self._in_threads(lambda network: experts.logits(network, images, device), networks)
-        return self._widened(torch.stack(list(found)), labels)
-
-    def _widened(self, table: Tensor, labels: Sequence[str]) -> Table:
-        """(P, N, labels) to (P, N, K)."""
-        whole = torch.full((*table.shape[:2], len(self.making.task.labels)), NEVER)
-        whole[:, :, [self.making.task.labels.index(label) for label in labels]] = table.float()
-        return whole.numpy()
-
-    def _in_threads(self, do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-        """The results in order; each comes from one thread, so it does not depend on how many there are."""
-        with ThreadPoolExecutor(self.making.crew.jobs) as pool:
-            yield from pool.map(do, items)
-
-    def _kept(self, kind: str, inputs: dict[str, Any], make: Callable[[], Table]) -> Answers:
-        """What `make` gives, kept under the draw and all that it follows from."""
-        shelf, draw = self.making.crew.shelf, self.making.draw
-        about = {"version": ANSWERS_VERSION, "draw": draw.digest, "task": list(self.making.task.labels), **inputs}
-        key = key_of(f"answers-{kind}", {"about": about, "numerics": self.making.crew.session.numerics})
-        with shelf.lock(key):
-            record = shelf.find(key)
-            if record is None:
-                began, table = time.monotonic(), make()
-                with shelf.aside(key).open("wb") as stream:
-                    np.save(stream, table)
-                record = shelf.keep(key, {"seconds": time.monotonic() - began})
-        table = np.load(shelf.file(key), allow_pickle=False)
-        held = len(draw.validation.targets)
-        return Answers(table[:, :held], table[:, held:], record["seconds"])
 
 
 def _counted(items: Iterator[Any], bar: Bar) -> Iterator[Any]:

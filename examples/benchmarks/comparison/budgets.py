@@ -52,6 +52,10 @@ class Budget:
         expert = self.expert | ({"steps": expert_steps} if expert_steps else {})
         return replace(self, preset=preset or self.preset, dtype=dtype or self.dtype, fit=fit, expert=expert)
 
+    def compiled(self) -> "Budget":
+        """The same with fits of generators compiled."""
+        return replace(self, fit={**self.fit, "compile": True})
+
 
 BUDGETS = {
     "smoke": Budget(

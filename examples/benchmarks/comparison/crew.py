@@ -25,7 +25,7 @@ Told = Callable[[Fields], None]
 Ask = Callable[[str, Fields, Told], Awaitable[dict[str, Any]]]
 
 LOCK_PAUSE_S = 0.2
-LEARNING_PHASES = ("fit", "train")
+LEARNING_PHASES = ("fit", "train", "classifier")
 
 
 class Bar(Protocol):

@@ -7,7 +7,7 @@ Rule 2: seconds of a row are those of everything that it needs, generators inclu
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ import torch
 from baselines import Local, logit_ensemble
 
 from comparison import wire
-from comparison.answering import Answering, Answers, Table
+from comparison.answering import Answering
+from comparison.asking import Answers, Table
 from comparison.budgets import MANY_ROUNDS, Budget, variants
 from comparison.making import Making
 from comparison.shelf import Record
@@ -37,7 +38,10 @@ Probabilities = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Row:
-    """Probabilities (P, N, K) of validation and test images, bytes by way, network calls an image, seconds, what was chosen."""
+    """Probabilities (P, N, K) of validation and test images, bytes by way, network calls an image, seconds, what was chosen.
+
+    `told`: what else its maker told.
+    """
 
     validation: Probabilities
     test: Probabilities
@@ -45,6 +49,7 @@ class Row:
     calls: float
     seconds: float
     chosen: str = ""
+    told: Record = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class Rows:
             return self._product(self.making.recipes.expert.model_copy(update=change))
         makers: dict[str, Callable[[], Row]] = {
             "pooled": self._pooled,
-            "alone": lambda: self._own(_softmax),
+            "alone": lambda: self._own(softmax),
             "logit_ensemble": self._logit_ensemble,
             "fedavg": lambda: self._averaged(1, 0.0),
             "fedavg_rounds": lambda: self._averaged(self.budget.rounds, 0.0),
@@ -81,7 +86,7 @@ class Rows:
     def _pooled(self) -> Row:
         answers = self._answering.pooled()
         moved = [own.train.nbytes for node in self.making.draw.nodes for own in node.own.values()]
-        return _single(answers, wire.centralised(moved), 1, answers.seconds)
+        return single(answers, wire.centralised(moved), 1, answers.seconds)
 
     def _own(self, combine: Callable[[Table], Probabilities]) -> Row:
         answers = self._answering.alone()
@@ -96,34 +101,34 @@ class Rows:
         local = Local(epochs=self.budget.epochs, mu=mu, dtype=self.making.recipes.expert.dtype)
         answers = self._answering.averaged(rounds, local)
         moved = wire.averaged(self._model_bytes, len(self.making.draw.nodes), rounds, MANY_ROUNDS)
-        return _single(answers, moved, 1, answers.seconds)
+        return single(answers, moved, 1, answers.seconds)
 
     # --- experts and products -----------------------------------------------------------------------------------------
 
     def _centralised(self) -> Row:
         records = self.making.central_expert()
         answers = self._answering.experts(records)
-        return _single(answers, wire.centralised(_sizes(self._fits)), 1, self._spent(records, answers))
+        return single(answers, wire.centralised(sizes(self._fits)), 1, self._spent(records, answers))
 
     def _experts(self) -> Row:
         records = self.making.experts(self.making.recipes.expert)
         answers = self._answering.experts(records)
-        moved = wire.exchanged(_sizes(self._fits), len(self.making.draw.nodes))
-        return _single(answers, moved, 1, self._spent(records, answers))
+        moved = wire.exchanged(sizes(self._fits), len(self.making.draw.nodes))
+        return single(answers, moved, 1, self._spent(records, answers))
 
     def _best_expert(self) -> Row:
         row = self._experts()
-        scores = [_goodness(one, self.making.draw.validation) for one in row.validation]
+        scores = [goodness(one, self.making.draw.validation) for one in row.validation]
         best = max(range(len(scores)), key=lambda at: scores[at])
         return replace(row, validation=row.validation[[best]], test=row.test[[best]], chosen=f"node {best}")
 
     def _product(self, recipe: ExpertRecipe) -> Row:
         records = self.making.experts(recipe)
         answers = self._answering.experts(records)
-        moved = wire.exchanged(_sizes(self._fits) + _sizes(records), len(records))
+        moved = wire.exchanged(sizes(self._fits) + sizes(records), len(records))
         return Row(
-            _product(answers.validation),
-            _product(answers.test),
+            product(answers.validation),
+            product(answers.test),
             moved,
             len(records),
             self._spent(records, answers),
@@ -131,8 +136,8 @@ class Rows:
 
     def _generative(self) -> Row:
         answers = self._answering.generative()
-        moved = wire.exchanged(_sizes(self._fits), len(self.making.draw.nodes))
-        return _single(answers, moved, self._answering.generative_calls(), self._spent([], answers))
+        moved = wire.exchanged(sizes(self._fits), len(self.making.draw.nodes))
+        return single(answers, moved, self._answering.generative_calls(), self._spent([], answers))
 
     def _both(self) -> Row:
         """The mean of the log probabilities of the two products."""
@@ -182,7 +187,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(numbers)) if numbers else None
 
 
-def _goodness(probabilities: Probabilities, held: Evaluated) -> tuple[float, float]:
+def goodness(probabilities: Probabilities, held: Evaluated) -> tuple[float, float]:
     """Balanced accuracy and minus the log loss, by which predictors are compared; 0 for both where nothing is held out."""
     if not len(held.targets):
         return 0.0, 0.0
@@ -199,16 +204,18 @@ def _counted(probabilities: Probabilities, held: Evaluated) -> Estimate:
     return mean_of([wilson(int(one.sum()), len(one)) for one in by_label])
 
 
-def _single(answers: Answers, moved: dict[str, int], calls: float, seconds: float) -> Row:
+def single(answers: Answers, moved: dict[str, int], calls: float, seconds: float) -> Row:
     """A row whose predictors answer one by one."""
-    return Row(_softmax(answers.validation), _softmax(answers.test), moved, calls, seconds)
+    return Row(softmax(answers.validation), softmax(answers.test), moved, calls, seconds)
 
 
-def _softmax(table: Table) -> Probabilities:
+def softmax(table: Table) -> Probabilities:
+    """Probabilities of logits."""
     return torch.softmax(torch.from_numpy(table).double(), dim=2).numpy()
 
 
-def _product(table: Table) -> Probabilities:
+def product(table: Table) -> Probabilities:
+    """The product of experts with these logits, as one predictor."""
     return product_of_experts(list(torch.from_numpy(table))).numpy()[None]
 
 
@@ -217,5 +224,6 @@ def _mean_of_logs(one: Probabilities, other: Probabilities) -> Probabilities:
     return torch.softmax(torch.from_numpy(logs), dim=2).numpy()
 
 
-def _sizes(records: Sequence[Record]) -> list[int]:
+def sizes(records: Sequence[Record]) -> list[int]:
+    """The bytes of their files."""
     return [record["size"] for record in records]

@@ -76,9 +76,9 @@ def student_interval(values: Sequence[float]) -> list[float] | None:
 def _summary(by_draw: Mapping[str, Row], tests: Mapping[str, Evaluated]) -> Summary:
     found = {name: measures(row.test, tests[name].targets) for name, row in by_draw.items()}
     accuracies = {name: one["accuracy"] for name, one in found.items()}
-    summary = _spread(list(accuracies.values())) | {"seeds": accuracies}
+    summary = spread(list(accuracies.values())) | {"seeds": accuracies}
     for measure in ("auroc", "f1", "ece"):
-        summary[measure] = _spread([one[measure] for one in found.values()])
+        summary[measure] = spread([one[measure] for one in found.values()])
     rows = list(by_draw.values())
     summary["bytes"] = {way: round(np.mean([row.bytes[way] for row in rows])) for way in rows[0].bytes}
     summary["network_calls"] = float(np.mean([row.calls for row in rows]))
@@ -90,7 +90,8 @@ def _summary(by_draw: Mapping[str, Row], tests: Mapping[str, Evaluated]) -> Summ
     return summary
 
 
-def _spread(values: Sequence[float | None]) -> Summary:
+def spread(values: Sequence[float | None]) -> Summary:
+    """Mean and deviation of the values that there are."""
     numbers = [value for value in values if value is not None]
     mean = float(np.mean(numbers)) if numbers else None
     return {"mean": mean, "sd": float(np.std(numbers, ddof=1)) if len(numbers) > 1 else None}

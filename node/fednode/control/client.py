@@ -84,6 +84,12 @@ class ControlClient:
         """Publishes the generator of an own label in spite of its failed audit."""
         return self._call("Override", control_pb2.OverrideRequest(label=label, reason=reason))
 
+    def import_classifier(self, file: str, model: str, labels: Sequence[str]) -> Document:
+        """Signs a ready classifier, whose outputs are `labels` in order, in place of one fitted to own images."""
+        return self._call(
+            "ImportClassifier", control_pb2.ImportClassifierRequest(file=file, model=model, labels=labels)
+        )
+
     def leave(self, reason: str) -> Document:
         """Revokes ourselves: the federation unlearns us."""
         return self._call("Leave", control_pb2.LeaveRequest(reason=reason))

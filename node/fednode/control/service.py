@@ -25,6 +25,7 @@ VERBS = (
     "Restore",
     "Withdraw",
     "Override",
+    "ImportClassifier",
     "Leave",
     "Rescan",
     "Stop",

@@ -11,7 +11,7 @@ from fednode_crypto.digest import PieceList
 from fednode_crypto.identity import PeerId
 
 Direction = Literal["sent", "received"]
-Traffic = Literal["statement", "generator", "expert"]
+Traffic = Literal["statement", "generator", "classifier", "expert"]
 
 
 class Partial(Protocol):

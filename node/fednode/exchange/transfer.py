@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fednode.errors import PeerError, StorageError
-from fednode.exchange.desk import Desk, Traffic
+from fednode.exchange.desk import Desk
 from fednode.exchange.limits import ExchangeLimits
 from fednode.exchange.stream import Stream
 from fednode.exchange.wire import ask_first, asked_first, offer_message, piece_message, piece_of
@@ -50,7 +50,7 @@ class Transfers:
     async def give(self, stream: Stream, pair: Pair) -> None:
         """Send an artifact that the other side asked for. Raises PeerError `not-here` as soon as it is void."""
         desk, idle = self._desk, self._limits.idle
-        pieces, kind = _on_offer(desk, pair), _traffic(_manifest(desk, pair))
+        pieces, kind = _on_offer(desk, pair), _manifest(desk, pair).kind
         await stream.write(offer_message(pair, pieces), idle)
         first = asked_first(await stream.read(idle), pieces)
         for index in range(first, len(pieces.pieces)):
@@ -65,7 +65,7 @@ class Transfers:
         Raises PeerError if the peer sends anything else or stops, and StorageError if our disk can't take it.
         """
         desk, idle = self._desk, self._limits.idle
-        kind = _traffic(_checked(desk, pair, pieces))
+        kind = _checked(desk, pair, pieces).kind
         partial = desk.partial(pair, pieces)
         missing = partial.missing()
         progress.begin(pieces, missing)
@@ -94,10 +94,6 @@ def _manifest(desk: Desk, pair: Pair) -> Manifest:
     if manifest is None:
         raise PeerError("not-here", f"Nobody stands behind {pair.digest[:12]} now.")
     return manifest
-
-
-def _traffic(manifest: Manifest) -> Traffic:
-    return "generator" if manifest.kind == "generator" else "expert"
 
 
 def _on_offer(desk: Desk, pair: Pair) -> PieceList:

@@ -1,4 +1,4 @@
-"""The ops that answer: predict and evaluate, by the product of experts, the generative product, and the product of both.
+"""The ops that answer: predict and evaluate, by the product of experts, the generative one, both, or the classifiers' ensemble.
 
 Rule: a product answers for the covered labels alone, and only if everything that it needs is there; else it is unanswerable.
 """
@@ -23,6 +23,7 @@ from fednode.learning.expert import logits
 from fednode.learning.generative import Term, probabilities, score
 from fednode.learning.images import BadImageError, decode
 from fednode.learning.product import log_probabilities, product_of_both, product_of_experts, tempered
+from fednode.learning.relabel import ensemble
 from fednode.learning.requests import Evaluate, NamedImage, Predict, Product, Way
 from fednode.learning.session import Report, Session
 
@@ -119,6 +120,8 @@ def log_answers(request: Product, session: Session, images: Tensor, cell: Cell, 
         if not request.experts:
             raise UnanswerableError("There is no expert to answer.")
         return log_probabilities(product_of_experts(expert_logits(request, session, images)))
+    if cell.product == "ensemble":
+        return _ensemble(request, session, images)
     return _generative(request, session, images, cell.levels, report)[0]
 
 
@@ -147,6 +150,24 @@ def generative_terms(request: Product, session: Session) -> list[Term]:
     return terms
 
 
+def _ensemble(request: Product, session: Session, images: Tensor) -> Tensor:
+    """Log probabilities (N, K) by the logits' mean over the classifiers that have seen a label, label by label.
+
+    Raises UnanswerableError if a covered label has none.
+    """
+    found, seen = [], []
+    for one in request.classifiers:
+        names, counts = zip(*one.labels, strict=True)
+        columns = [names.index(label) for label in request.labels]
+        network = session.expert(one.weights, one.digest, one.architecture)
+        found.append(logits(network, images, session.device)[:, columns])
+        seen.append([int(counts[column] > 0) for column in columns])
+    weights = torch.tensor(seen).reshape(-1, len(request.labels))
+    if missing := (weights.sum(0) == 0).nonzero().flatten().tolist():
+        raise UnanswerableError(f"Label {request.labels[missing[0]]!r} has no classifier here.")
+    return torch.log_softmax(ensemble(torch.stack(found).double(), weights), dim=1)
+
+
 def _answered(
     request: Evaluate, session: Session, images: Tensor, report: Report
 ) -> tuple[list[Tensor], dict[str, Answered]]:
@@ -167,6 +188,11 @@ def _answered(
         first, second = (answers[part] for part in PARTS)
         logs = product_of_both(first.logs, second.logs)
         answers["both"] = Answered(logs, first.seconds + second.seconds, first.calls + second.calls)
+    if request.classifiers:
+        _ensemble(request, session, images[:1])
+        began = time.perf_counter()
+        logs = _ensemble(request, session, images)
+        answers["ensemble"] = Answered(logs, time.perf_counter() - began, len(request.classifiers))
     return single, answers
 
 

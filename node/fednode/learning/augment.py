@@ -6,7 +6,7 @@
     dihedral  moved, and under one of the eight symmetries of the square, for images that have no upside
     colour    moved, mirrored, and with other brightness and contrast
 
-Random numbers come from the global generator on the CPU, which `expert.fit` seeds.
+Random numbers come from the global generator on the CPU, which the fit that asks seeds.
 """
 
 import torch
@@ -15,9 +15,10 @@ from torch.nn import functional
 
 from fednode.learning.symmetry import SYMMETRIES, turn
 from fednode.recipe import ExpertRecipe
+from fednode.vit_recipe import ClassifierRecipe, DistilRecipe
 
 
-def augment(images: Tensor, recipe: ExpertRecipe) -> Tensor:
+def augment(images: Tensor, recipe: ExpertRecipe | ClassifierRecipe | DistilRecipe) -> Tensor:
     """uint8 (N, C, H, W) on the CPU, each image changed by its own draw of the recipe's policy."""
     if recipe.augment == "none":
         return images

@@ -17,6 +17,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from fednode import disk
+from fednode_crypto.digest import digest_json
 
 FORMAT = "1"
 INTERVAL_S = 30.0
@@ -37,6 +38,11 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         self._due += self.interval
+
+    def of(self, part: str) -> "Checkpoint":
+        """The checkpoint of one part of the job, in the same place, for only one part is under way at a time."""
+        binding = digest_json("fednode/checkpoint-part/v1", {"binding": self.binding, "part": part})
+        return Checkpoint(self.path, binding, self.interval)
 
     @property
     def due(self) -> bool:

@@ -8,10 +8,12 @@ import torch
 from pydantic import ValidationError
 
 from fednode.errors import DataError, FednodeError
-from fednode.learning import answers, comparisons, operations, scoring
+from fednode.learning import answers, comparisons, distillation, operations, scoring
 from fednode.learning.answers import UnanswerableError
+from fednode.learning.dealing import deal
 from fednode.learning.operations import DataChangedError
 from fednode.learning.pace import pace
+from fednode.learning.ready import import_classifier
 from fednode.learning.requests import REQUEST
 from fednode.learning.session import Report, Session
 from fednode.learning.weights import BadWeightsError
@@ -23,12 +25,17 @@ OPS: dict[str, Callable[[Any, Session, Report], dict[str, Any]]] = {
     "scan": operations.scan,
     "fit": operations.fit,
     "audit": operations.audit,
+    "classifier": distillation.classifier,
+    "audit-classifier": distillation.audit_classifier,
     "check": operations.check,
+    "import-classifier": import_classifier,
     "expert": operations.expert,
+    "distil": distillation.distil,
     "predict": answers.predict,
     "evaluate": answers.evaluate,
     "score": scoring.score,
     "baseline": comparisons.baseline,
+    "deal": deal,
     "samples": comparisons.samples_picture,
     "pace": pace,
 }

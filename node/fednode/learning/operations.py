@@ -15,15 +15,16 @@ from fednode.learning.audit import Exhibit, examine, expert_membership, write_pa
 from fednode.learning.checkpoint import Checkpoint
 from fednode.learning.dataset import LabelImages
 from fednode.learning.describe import describe as describe_source
-from fednode.learning.expert import Pool, expert_tensors
+from fednode.learning.expert import Pool
 from fednode.learning.expert import fit as fit_expert
 from fednode.learning.expert import load as load_expert
-from fednode.learning.requests import Audit, Check, Describe, Expert, Fit, Scan, WithData
+from fednode.learning.networks import tensors_of
+from fednode.learning.requests import Audit, Check, Describe, Distil, Expert, Fit, InputFile, Scan, WithData
 from fednode.learning.seeds import seed_of
 from fednode.learning.session import Report, Session
+from fednode.learning.specs import Input
 from fednode.learning.synthesis import Donor, samples
 from fednode.learning.training import Lesson, pools
-from fednode.recipe import GeneratorArchitecture
 from fednode_crypto import strict_json
 from fednode_crypto.digest import digest_json
 
@@ -80,8 +81,7 @@ def fit(request: Fit, session: Session, report: Report) -> Result:
     """
     spec = request.spec
     own = images_of(request, session, spec.label, spec.images)
-    bound = {"spec": spec.model_dump(mode="json"), "numerics": session.numerics}
-    checkpoint = Checkpoint(Path(f"{request.out}.checkpoint"), digest_json("fednode/checkpoint/v1", bound))
+    checkpoint = checkpoint_of(spec, request.out, session)
     tensors = generator.fit(
         torch.from_numpy(own.train),
         spec.architecture,
@@ -117,11 +117,7 @@ def audit(request: Audit, session: Session, report: Report) -> Result:
 
 def check(request: Check, session: Session, report: Report) -> Result:
     """Raises BadWeightsError unless the file is what its architecture says."""
-    if isinstance(request.architecture, GeneratorArchitecture):
-        expected = weights.generator_tensors(request.architecture)
-    else:
-        expected = expert_tensors(request.architecture)
-    weights.check_file(Path(request.weights), expected)
+    weights.check_file(Path(request.weights), tensors_of(request.architecture))
     return {}
 
 
@@ -134,7 +130,7 @@ def expert(request: Expert, session: Session, report: Report) -> Result:
     spec, out = request.spec, Path(request.out)
     own = {label: images_of(request, session, label, digest) for label, digest in spec.own}
     train = {label: torch.from_numpy(one.train) for label, one in own.items()}
-    lesson = Lesson(spec.labels, train, _donors(request, session), spec.recipe)
+    lesson = Lesson(spec.labels, train, donors_of(spec.inputs, request.generators, session), spec.recipe)
     left = Left()
     tensors = fit_expert(
         _counted(pools(lesson, session, report), left),
@@ -149,7 +145,13 @@ def expert(request: Expert, session: Session, report: Report) -> Result:
     return {"images": lesson.counts, "dropped": dict(left.dropped), "samples": left.samples(), "membership": told}
 
 
-def images_of(request: WithData | Expert, session: Session, label: str, digest: str) -> LabelImages:
+def checkpoint_of(spec: Value, out: str, session: Session) -> Checkpoint:
+    """Where the state of the job of this spec is kept until its result is at `out`."""
+    bound = {"spec": spec.model_dump(mode="json"), "numerics": session.numerics}
+    return Checkpoint(Path(f"{out}.checkpoint"), digest_json("fednode/checkpoint/v1", bound))
+
+
+def images_of(request: WithData | Expert | Distil, session: Session, label: str, digest: str) -> LabelImages:
     """The images of one label. Raises DataChangedError unless they are those of the digest."""
     found = session.data(request.data, request.image, request.labels).labels if request.data else {}
     return unchanged(found, label, digest)
@@ -186,10 +188,11 @@ def _counted(made: Iterable[Pool], left: Left) -> Iterator[Pool]:
         yield pool
 
 
-def _donors(request: Expert, session: Session) -> dict[str, list[Donor]]:
+def donors_of(inputs: Iterable[Input], files: Mapping[str, InputFile], session: Session) -> dict[str, list[Donor]]:
+    """The generators of a spec, by label; `files` are by weight digest."""
     donors: dict[str, list[Donor]] = {}
-    for one in request.spec.inputs:
-        file, (label, count) = request.generators[one.weights], one.labels[0]
+    for one in inputs:
+        file, (label, count) = files[one.weights], one.labels[0]
         denoiser = session.generator(file.weights, one.weights, one.architecture)
         derived = Path(file.derived) if file.derived else None
         donors.setdefault(label, []).append(Donor(one.weights, label, count, denoiser, derived))

@@ -7,59 +7,28 @@ from pydantic import Field, TypeAdapter, model_validator
 from fednode import grid
 from fednode.contract import ImageShape, Label, Value
 from fednode.learning.dataset import DataSettings
+from fednode.learning.specs import (
+    AuditSpec,
+    ClassifierAuditSpec,
+    ClassifierSpec,
+    Count,
+    Digest,
+    DistilSpec,
+    ExpertSpec,
+    FitSpec,
+    Labelled,
+    Labels,
+    ScoreSpec,
+)
 from fednode.recipe import (
     Architecture,
-    AuditRecipe,
-    ExpertArchitecture,
     ExpertRecipe,
+    ExpertShape,
     GeneratorArchitecture,
     GeneratorRecipe,
+    ViTArchitecture,
+    ViTName,
 )
-
-Labels = Annotated[tuple[Label, ...], Field(min_length=1)]
-Count = Annotated[int, Field(ge=0)]
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Labelled = Annotated[tuple[tuple[Label, Count], ...], Field(min_length=1, max_length=1)]
-
-
-class FitSpec(Value):
-    """What a generator follows from."""
-
-    job: Literal["fit"]
-    recipe: GeneratorRecipe
-    architecture: GeneratorArchitecture
-    label: Label
-    images: Digest
-
-
-class AuditSpec(Value):
-    """What an audit's report follows from."""
-
-    job: Literal["audit"]
-    recipe: AuditRecipe
-    architecture: GeneratorArchitecture
-    label: Label
-    images: Digest
-    weights: Digest
-
-
-class Input(Value):
-    """A generator that an expert uses: its weight digest, its one label with the images it learned from, its shape."""
-
-    weights: Digest
-    labels: Labelled
-    architecture: GeneratorArchitecture
-
-
-class ExpertSpec(Value):
-    """What an expert follows from: covered labels in order, own labels with their digests, inputs sorted by digest."""
-
-    job: Literal["expert"]
-    recipe: ExpertRecipe
-    architecture: ExpertArchitecture
-    labels: Labels
-    own: tuple[tuple[Label, Digest], ...]
-    inputs: tuple[Input, ...]
 
 
 class WithData(Value):
@@ -109,18 +78,48 @@ class Audit(WithData):
     out: str
 
 
+class FitClassifier(WithData):
+    """Fit the classifier of own images."""
+
+    op: Literal["classifier"]
+    spec: ClassifierSpec
+    out: str
+
+
+class AuditClassifier(WithData):
+    """Report on what a classifier gives away; the report goes to `out`."""
+
+    op: Literal["audit-classifier"]
+    spec: ClassifierAuditSpec
+    weights: str
+    out: str
+
+
+class ImportClassifier(Value):
+    """Check a ready ViT whose outputs are the labels `named`, and write it for all `labels` of the contract."""
+
+    id: int
+    op: Literal["import-classifier"]
+    image: ImageShape
+    labels: Labels
+    model: ViTName
+    named: Labels
+    file: str
+    out: str
+
+
 class Check(Value):
     """Check a weight file against its architecture."""
 
     id: int
     op: Literal["check"]
-    kind: Literal["generator", "expert"]
+    kind: Literal["generator", "classifier", "expert"]
     architecture: Architecture
     weights: str
 
 
-class GeneratorFile(Value):
-    """Where a generator's weights are, and the folder for what descends from it alone."""
+class InputFile(Value):
+    """Where the weights of an input are, and the folder for what descends from it alone."""
 
     weights: str
     derived: str | None = None
@@ -135,7 +134,21 @@ class Expert(Value):
     image: ImageShape
     labels: Labels
     spec: ExpertSpec
-    generators: dict[Digest, GeneratorFile]
+    generators: dict[Digest, InputFile]
+    out: str
+
+
+class Distil(Value):
+    """Train an expert on inverted images; `data` is None for a node without images. Each input has a file by its digest."""
+
+    id: int
+    op: Literal["distil"]
+    data: DataSettings | None
+    image: ImageShape
+    labels: Labels
+    spec: DistilSpec
+    classifiers: dict[Digest, InputFile]
+    generators: Annotated[dict[Digest, InputFile], Field(default_factory=dict)]
     out: str
 
 
@@ -144,7 +157,7 @@ class ExpertWeights(Value):
 
     digest: Digest
     weights: str
-    architecture: ExpertArchitecture
+    architecture: ExpertShape
 
 
 class GeneratorWeights(Value):
@@ -157,6 +170,15 @@ class GeneratorWeights(Value):
     derived: str | None = None
 
 
+class ClassifierWeights(Value):
+    """A published classifier; its outputs are `labels` in order, each with the images that it saw."""
+
+    digest: Digest
+    weights: str
+    architecture: ViTArchitecture
+    labels: Annotated[tuple[tuple[Label, Count], ...], Field(min_length=1)]
+
+
 class Product(Value):
     """What a product is made of. `labels` are the covered ones, in the contract's order; all experts tell these apart."""
 
@@ -165,6 +187,7 @@ class Product(Value):
     image: ImageShape
     experts: tuple[ExpertWeights, ...] = ()
     generators: tuple[GeneratorWeights, ...] = ()
+    classifiers: tuple[ClassifierWeights, ...] = ()
     recipe: ExpertRecipe
 
 
@@ -203,17 +226,6 @@ class Evaluate(Product):
     confusion_png: str | None = None
 
 
-class ScoreSpec(Value):
-    """What a score follows from: the grid, covered labels in order, own labels with their digests, and all parts by digest."""
-
-    job: Literal["score"]
-    grid: grid.GridRecipe
-    labels: Labels
-    own: tuple[tuple[Label, Digest], ...]
-    experts: tuple[Digest, ...]
-    generators: tuple[tuple[Digest, Label, Count], ...]
-
-
 class Score(Product):
     """Count the answers of every cell of the grid on own held-out images; `data` is None for a node without images."""
 
@@ -233,6 +245,19 @@ class Baseline(Value):
     image: ImageShape
     labels: Labels
     recipe: ExpertRecipe
+
+
+class Deal(Value):
+    """Deal the training images of a source to as many files as `out` names, each label by Dirichlet shares."""
+
+    id: int
+    op: Literal["deal"]
+    source: str
+    image: ImageShape
+    labels: Labels
+    alpha_milli: Annotated[int, Field(ge=10, le=1_000_000)]
+    seed: Annotated[int, Field(ge=0)]
+    out: Annotated[tuple[str, ...], Field(min_length=2)]
 
 
 class Pace(Value):
@@ -256,7 +281,23 @@ class Samples(WithData):
 
 
 Request = Annotated[
-    Describe | Scan | Fit | Audit | Check | Expert | Predict | Evaluate | Score | Baseline | Samples | Pace,
+    Describe
+    | Scan
+    | Fit
+    | Audit
+    | FitClassifier
+    | AuditClassifier
+    | Check
+    | ImportClassifier
+    | Expert
+    | Distil
+    | Predict
+    | Evaluate
+    | Score
+    | Baseline
+    | Deal
+    | Samples
+    | Pace,
     Field(discriminator="op"),
 ]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)

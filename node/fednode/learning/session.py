@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from fednode.contract import ImageShape
-from fednode.learning import dataset, expert, generator
+from fednode.learning import dataset, generator, networks
 from fednode.learning.dataset import Dataset, DataSettings
 from fednode.learning.denoiser import Denoiser
 from fednode.learning.team import ALONE, Team, join
-from fednode.recipe import ExpertArchitecture, GeneratorArchitecture
+from fednode.recipe import ExpertShape, GeneratorArchitecture
 from fednode_crypto.strict_json import JSON
 
 Report = Callable[[str, int, int], None]
@@ -32,7 +32,7 @@ class Session:
     device: torch.device
     numerics: dict[str, JSON]
     generator: Callable[[str, str, GeneratorArchitecture], Denoiser]
-    expert: Callable[[str, str, ExpertArchitecture], nn.Module]
+    expert: Callable[[str, str, ExpertShape], nn.Module]
     data: Callable[[DataSettings, ImageShape, Sequence[str]], Dataset]
     forget_data: Callable[[], None]
     team: Team = ALONE
@@ -81,8 +81,8 @@ def open_session(device_name: str, threads: int, meeting: Path | None = None) ->
         return generator.load(Path(path), architecture, device)
 
     @lru_cache(KEPT_MODELS)
-    def load_expert(path: str, digest: str, architecture: ExpertArchitecture) -> nn.Module:
-        return expert.load(Path(path), architecture, device)
+    def load_expert(path: str, digest: str, architecture: ExpertShape) -> nn.Module:
+        return networks.load(Path(path), architecture, device)
 
     load_data = lru_cache(KEPT_DATASETS)(dataset.load)
     team = join(device, meeting) if meeting else ALONE

@@ -5,18 +5,14 @@ Rule 2: samples are kept beside the generator that drew them and go with it; kep
 Rule 3: donors of a label share by their image counts under a cap, and ties go to the smaller digest.
 """
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from fednode.learning import sampler
+from fednode.learning import derived, sampler
 from fednode.learning.denoiser import Denoiser
 from fednode.learning.precision import computing
 from fednode.learning.seeds import seed_of
@@ -101,11 +97,11 @@ def samples(donor: Donor, indices: range, recipe: SamplerRecipe, numerics: Numer
     kept = None
     if donor.derived:
         kept = donor.derived / f"samples-{_key(donor, indices, recipe, numerics)}.safetensors"
-        if (found := _read(kept)) is not None:
-            return found
+        if found := derived.read(kept, frozenset({"images"})):
+            return found["images"]
     drawn = sampler.draw(donor.denoiser, indices, lambda i: seed_of(donor.digest, "sample", donor.label, i), recipe)
     if kept:
-        _write(kept, drawn)
+        derived.write(kept, {"images": drawn})
     return drawn
 
 
@@ -161,27 +157,3 @@ def _key(donor: Donor, indices: range, recipe: SamplerRecipe, numerics: Numerics
             "range": [indices.start, indices.stop],
         },
     )
-
-
-def _read(path: Path) -> Tensor | None:
-    """The kept samples, or None where there are none or the file is damaged; it can be drawn again."""
-    try:
-        images: Tensor = load_file(path)["images"]
-    except (OSError, SafetensorError, KeyError):
-        return None
-    return images
-
-
-def _write(path: Path, images: Tensor) -> None:
-    """Whole or not at all, also when power fails: written aside, synced, then renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix="samples-", suffix=".tmp")
-    os.close(handle)
-    try:
-        save_file({"images": images.contiguous()}, aside)
-        with Path(aside).open("rb") as stream:
-            os.fsync(stream.fileno())
-        Path(aside).replace(path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise

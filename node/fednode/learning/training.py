@@ -207,8 +207,12 @@ def _between(values: Tensor, other: Tensor, share: Tensor) -> Tensor:
 
 def _together(parts: Sequence[Part], outputs: int) -> Pool:
     """One pool in which all labels weigh alike, and within a label each part that has it."""
-    counts = torch.stack([torch.bincount(part.label, minlength=outputs) for part in parts])
-    parts_of = (counts > 0).sum(0)
-    weights = [1 / (outputs * parts_of * counts[at].double())[part.label] for at, part in enumerate(parts)]
     images, _, targets = (torch.cat(columns) for columns in zip(*parts, strict=True))
-    return Pool(images, targets, torch.cat(weights))
+    return Pool(images, targets, balanced([part.label for part in parts], outputs))
+
+
+def balanced(labels: Sequence[Tensor], outputs: int) -> Tensor:
+    """How often each image is drawn, float64, from the labels (N_i,) of each part's images: Rule 1, for all parts in a row."""
+    counts = torch.stack([torch.bincount(part, minlength=outputs) for part in labels])
+    parts_of = (counts > 0).sum(0)
+    return torch.cat([1 / (outputs * parts_of * counts[at].double())[part] for at, part in enumerate(labels)])

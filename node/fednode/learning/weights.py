@@ -23,6 +23,7 @@ MAX_HEADER = 1 << 20
 MAX_PARAMETERS = 1 << 28
 MAX_MAGNITUDE = 1e4
 NAMES_OF_DTYPES = {torch.float16: "F16", torch.float32: "F32", torch.bfloat16: "BF16", torch.int64: "I64"}
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 Expected = Mapping[str, tuple[tuple[int, ...], torch.dtype]]
 
@@ -44,10 +45,31 @@ def check_file(path: Path, expected: Expected) -> dict[str, Tensor]:
     Raises BadWeightsError, with what is wrong.
     """
     _check_header(_read_header(path), path.stat().st_size, expected)
+    return _sound(path)
+
+
+def _sound(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file whose header was checked. Raises BadWeightsError if a number breaks Rule 2."""
     tensors: dict[str, Tensor] = load_file(path)
     for name, tensor in tensors.items():
         _check_values(name, tensor)
     return tensors
+
+
+def check_floats(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """The tensors of a file made elsewhere: as `check_file`, but of one floating type, whichever, and perhaps with metadata.
+
+    Raises BadWeightsError, with what is wrong.
+    """
+    start, entries = _read_header(path)
+    entries = {name: entry for name, entry in entries.items() if name != "__metadata__"}
+    named = {str(entry.get("dtype")) for entry in entries.values() if isinstance(entry, dict)}
+    found = [dtype for dtype in FLOATS if named == {NAMES_OF_DTYPES[dtype]}]
+    if not found:
+        raise BadWeightsError(f"The numbers are {', '.join(sorted(named)) or 'missing'}; F32, F16 or BF16 is expected.")
+    expected = {name: (shape, found[0]) for name, shape in shapes.items()}
+    _check_header((start, entries), path.stat().st_size, expected)
+    return _sound(path)
 
 
 def check_generator(path: Path, architecture: GeneratorArchitecture) -> dict[str, Tensor]:

@@ -1,0 +1,126 @@
+"""Vision transformers of timm, and what FedMITR asks of them: answers from some patches alone, and how patches are attended to.
+
+Rule 1: what is on the wire, fp16, is what everyone uses, its owner included.
+Rule 2: patches are left out after the position embedding, so that a forward costs what the patches left cost.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fednode.learning import weights
+from fednode.learning.weights import BadWeightsError, Expected
+from fednode.recipe import ViTArchitecture
+
+if TYPE_CHECKING:
+    from timm.layers import Attention
+    from timm.models.vision_transformer import VisionTransformer
+
+
+def build(architecture: ViTArchitecture) -> "VisionTransformer":
+    """The untrained network: (N, C, H, W) in data units -> logits (N, outputs).
+
+    Images smaller than the network's side are continued by their border.
+    """
+    import timm  # noqa: PLC0415  (three seconds of CPU, and a worker that meets no ViT needs none of it)
+
+    network = timm.create_model(
+        architecture.name,
+        img_size=architecture.side,
+        patch_size=architecture.patch,
+        in_chans=architecture.image.channels,
+        embed_dim=architecture.width,
+        depth=architecture.depth,
+        num_heads=architecture.heads,
+        num_classes=architecture.outputs,
+    )
+    network.patch_embed.register_forward_pre_hook(_continue)
+    return cast("VisionTransformer", network)
+
+
+def vit_tensors(architecture: ViTArchitecture) -> Expected:
+    """Names, shapes and dtypes in a ViT's file. Raises BadWeightsError if the architecture is too large."""
+    with torch.device("meta"):
+        tensors = build(architecture).state_dict()
+    if sum(tensor.numel() for tensor in tensors.values()) > weights.MAX_PARAMETERS:
+        raise BadWeightsError(f"The architecture has more than {weights.MAX_PARAMETERS} parameters.")
+    return {name: (tuple(tensor.shape), torch.float16) for name, tensor in tensors.items()}
+
+
+def wire(network: "VisionTransformer") -> dict[str, Tensor]:
+    """What is published of a network: its tensors as fp16 on the CPU, by name."""
+    return {name: tensor.detach().half().cpu().contiguous() for name, tensor in network.state_dict().items()}
+
+
+def placed(tensors: Mapping[str, Tensor], architecture: ViTArchitecture, device: torch.device) -> "VisionTransformer":
+    """The network of these tensors on the device, in evaluation mode and without gradients."""
+    with torch.device("meta"):
+        network = build(architecture)
+    network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
+    network.to(device).eval().requires_grad_(False)
+    return network
+
+
+def load(path: Path, architecture: ViTArchitecture, device: torch.device) -> "VisionTransformer":
+    """The network in the file at `path`, checked before use, as `placed` gives it. Raises BadWeightsError."""
+    return placed(weights.check_file(path, vit_tensors(architecture)), architecture, device)
+
+
+def embedded(network: "VisionTransformer", x: Tensor) -> Tensor:
+    """The tokens (N, 1 + T, D) of images (N, C, H, W): CLS, then the patches row by row, with their positions added."""
+    patches = network.patch_embed(x)
+    cls, positions = cast(Tensor, network.cls_token), cast(Tensor, network.pos_embed)
+    return torch.cat([cls.expand(len(x), -1, -1), patches], dim=1) + positions
+
+
+def gathered(tokens: Tensor, kept: Tensor | None) -> Tensor:
+    """CLS and the patches of `kept` (N, k), in this order, out of `tokens` (N, 1 + T, D); all of them if it is None."""
+    if kept is None:
+        return tokens
+    rows = kept[:, :, None].expand(-1, -1, tokens.shape[2])
+    return torch.cat([tokens[:, :1], tokens[:, 1:].gather(1, rows)], dim=1)
+
+
+def features(network: "VisionTransformer", x: Tensor, kept: Tensor | None = None) -> Tensor:
+    """The last block's tokens after the norm (N, 1 + k, D), of images (N, C, H, W) seen at their patches `kept` (N, k)."""
+    return cast(Tensor, network.norm(network.blocks(gathered(embedded(network, x), kept))))
+
+
+def answers(network: "VisionTransformer", x: Tensor, kept: Tensor | None = None) -> Tensor:
+    """Logits (N, K) of images (N, C, H, W) in data units, seen at their patches `kept` (N, k) alone; None stands for all."""
+    return cast(Tensor, network.head(features(network, x, kept)[:, 0]))
+
+
+def token_answers(network: "VisionTransformer", x: Tensor) -> Tensor:
+    """Logits (N, 1 + T, K) at CLS and at each patch, by the one head that the network has (LV-ViT, 2104.10858, has two)."""
+    return cast(Tensor, network.head(features(network, x)))
+
+
+@torch.no_grad()
+def attention(network: "VisionTransformer", x: Tensor, kept: Tensor | None = None) -> Tensor:
+    """How CLS attends to each patch seen in the last block, (N, k): softmax(q k^T / sqrt(d)), the mean over the heads."""
+    tokens = gathered(embedded(network, x), kept)
+    *before, last = network.blocks
+    for block in before:
+        tokens = block(tokens)
+    return _cls_attention(cast("Attention", last.attn), last.norm1(tokens))
+
+
+def _cls_attention(attn: "Attention", tokens: Tensor) -> Tensor:
+    n, t, _ = tokens.shape
+    qkv = attn.qkv(tokens).reshape(n, t, 3, attn.num_heads, attn.head_dim).permute(2, 0, 3, 1, 4)
+    q, k = qkv[0][:, :, :1], qkv[1]
+    scores = (q @ k.transpose(-2, -1)).squeeze(2) / math.sqrt(q.shape[-1])
+    found: Tensor = scores.float().softmax(dim=-1).mean(dim=1)[:, 1:]
+    return found
+
+
+def _continue(patch_embed: Any, inputs: tuple[Tensor]) -> tuple[Tensor]:
+    """Images (N, C, H, W) of the side that the network wants."""
+    missing = patch_embed.img_size[0] - inputs[0].shape[-1]
+    return (functional.pad(inputs[0], (0, missing, 0, missing), mode="replicate") if missing else inputs[0],)

@@ -65,6 +65,18 @@ def test_what_is_too_slow_here_is_not_chosen() -> None:
     assert way_of(sight(measured("both"), fast=frozenset()), "both").product == "both"
 
 
+def test_where_all_are_too_slow_the_fastest_that_can_answer_does_and_says_so() -> None:
+    latency = {"experts": 3.0, "generative": 9.0, "generative-low": 2.0, "both": 12.0}
+    slow = Sight(STOCK, measured("both"), frozenset(), latency)
+    way = way_of(slow)
+    assert (way.cell, way.temperature_milli) == ("generative-low", 500)
+    assert way.chosen_by == "the fastest, for nothing is within max-latency"
+    assert way_of(Sight(STOCK, NOTHING, frozenset(), latency)).cell == "generative-low"
+    faster = {**latency, "experts": 1.0}
+    assert way_of(Sight(STOCK, NOTHING, frozenset(), faster)).cell == "experts"
+    assert way_of(Sight(Inventory(LIVE, LIVE, {}), NOTHING, frozenset(), faster)).cell == "generative-low"
+
+
 def test_what_is_asked_for_answers_as_it_was_measured_best() -> None:
     way = way_of(sight(measured("generative-high")), "generative")
     assert (way.cell, way.temperature_milli, way.chosen_by) == ("generative-high", 500, "asked")

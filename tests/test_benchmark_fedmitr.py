@@ -4,14 +4,17 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from fedmitr import main
+from comparison.rows import Row
+from fedmitr import Found, main, summarise
 from mitr.budgets import BUDGETS, variant
 from mitr.calls import distil_calls, inversion_calls, metered, patches_left
 
 from fednode.contract import ImageShape
 from fednode.learning import distil, vit
+from fednode.learning.dataset import Evaluated
 from fednode.learning.distil import Lesson
 from fednode.learning.inversion import invert
 from fednode.learning.inverted import Classifier
@@ -81,6 +84,26 @@ def test_what_is_wrong_with_the_arguments_is_told_in_a_sentence(
         with pytest.raises(SystemExit) as ended:
             main(["--cache", str(tmp_path), "--methods", wrong])
         assert ended.value.code == 2
+
+
+def test_fedmitr_is_compared_draw_by_draw_with_every_other_row() -> None:
+    """Of four images it gets all right in the first draw and two in the second; the other row three in both."""
+
+    def row(answers: list[int]) -> Row:
+        sure = np.eye(3)[answers][None]
+        return Row(sure, sure, {"wire": 1}, 1, 2.0, told={"calls": sum(answers)})
+
+    tests = {
+        name: Evaluated(np.arange(4 * at, 4 * at + 4, dtype=np.uint8).reshape(4, 1, 1, 1), np.array([0, 1, 2, 0]))
+        for at, name in enumerate(("0", "1"))
+    }
+    ours = {"0": row([0, 1, 2, 0]), "1": row([0, 1, 0, 1])}
+    found = Found({"fedmitr": ours, "dense": {name: row([0, 1, 2, 2]) for name in tests}}, tests, tests)
+    rows = summarise(found)
+    gap = rows["fedmitr"]["minus"]["dense"]
+    assert (gap["mean"], gap["wins"], gap["draws"]) == (0.0, 1, 2)
+    assert rows["fedmitr"]["validation"]["mean"] == 0.75
+    assert rows["fedmitr"]["spent"] == {"calls": 2.5}
 
 
 def test_a_rows_name_says_its_mode_reading_and_share_of_patches_that_stop() -> None:

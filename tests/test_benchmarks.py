@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from fednode.contract import ImageShape
+from fednode.learning.denoiser import Denoiser
+from fednode.recipe import generator_architecture
+
 Run = Callable[..., str]
 
 
@@ -48,6 +52,27 @@ def test_the_benchmark_of_samplers_counts_calls_and_measures_experts(run: Run) -
     assert {name: row["calls"] for name, row in rows.items()} == {"heun 5": 9, "dpm2m 20": 20}
     for row in rows.values():
         assert 0 <= row["accuracy"] <= 1
+
+
+def test_the_benchmark_of_guidance_compares_each_weight_with_the_generator_alone(run: Run) -> None:
+    rows = json.loads(run("guidance", "--seeds", "0", "--smoke", "--json"))
+    assert rows.keys() == {"1", "1.3"}
+    assert (rows["1"]["more"], rows["1"]["more_sd"]) == (0, 0)
+    assert rows["1.3"]["more"] == pytest.approx(rows["1.3"]["accuracy"] - rows["1"]["accuracy"])
+
+
+def test_guidance_carries_on_from_the_early_denoiser_through_the_late_one() -> None:
+    guidance = importlib.import_module("guidance")
+    architecture = generator_architecture("nano", ImageShape(size=8, channels=1))
+    early, late = (Denoiser(architecture).freeze() for _ in range(2))
+    late.leave_gain.fill_(0.5)
+    x, sigma = torch.randn(3, 1, 8, 8), torch.full((3,), 0.7)
+    for weight, expected in (
+        (0.0, early(x, sigma)),
+        (1.0, late(x, sigma)),
+        (2.0, 2 * late(x, sigma) - early(x, sigma)),
+    ):
+        assert torch.allclose(guidance.Guided(early, late, weight)(x, sigma), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("form", [["--json"], []])

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from fednode import source
 from fednode.contract import ImageShape
 from fednode.errors import DataError
 from fednode.learning.dataset import Dataset, DataSettings, load, load_test
@@ -140,6 +141,9 @@ def test_all_images_of_a_folder_are_in_its_test_part(animals: Path) -> None:
     [
         ("folder:/nowhere/at/all", "is not a folder"),
         ("npz:/nowhere.npz", "is not there"),
+        (f"npz:/{'n' * 300}", "File name too long"),
+        (f"csv:/{'n' * 300}", "File name too long"),
+        (f"folder:/{'n' * 300}", "File name too long"),
         ("images", "'images' is not a kind of data"),
         ("folder:", "is not a kind of data"),
         ("digits:x", "'x' is not a seed"),
@@ -149,6 +153,12 @@ def test_all_images_of_a_folder_are_in_its_test_part(animals: Path) -> None:
 def test_a_source_that_is_not_there_is_a_sentence(source: str, reason: str) -> None:
     with pytest.raises(DataError, match=reason):
         load(DataSettings(source=source), GREY, LABELS)
+
+
+@pytest.mark.parametrize("kind", ["folder", "npz", "csv"])
+def test_a_path_that_no_system_has_is_a_sentence_before_a_source_is_read(kind: str) -> None:
+    with pytest.raises(DataError, match="File name too long"):
+        source.check(f"{kind}:/{'n' * 300}")
 
 
 def test_a_folder_without_subfolders_is_a_sentence(tmp_path: Path) -> None:
@@ -231,6 +241,7 @@ def test_npz_images_of_any_usual_shape_fit_the_contract(tmp_path: Path, shape: t
         ({"train_labels": np.zeros((20, 3), int)}, r"\(20, 3\)"),
         ({"train_labels": np.zeros(20)}, "float64"),
         ({"train_labels": np.repeat([0, 7], 10)}, "from 0 to 7"),
+        ({"train_labels": np.repeat([0, 10**15], 10)}, "up to 1000000000000000, and at most 1000 labels"),
         ({"train_images": np.array([{}] * 20)}, "can't be read as npz"),
         ({"class_names": np.array([{"a": 1}, None])}, "can't be read as npz"),
     ],

@@ -34,6 +34,12 @@ def test_a_node_with_dp_signs_its_epsilon_and_its_noise_follows_from_a_secret_of
             done = a.run("start", *weaker)
             assert done.returncode == 3, done.stderr
             assert "7.5" in done.stderr
+        a.home.secret.rename(a.folder / "kept")
+        done = a.run("start", "--dp", "7.5")
+        assert done.returncode == 4, done.stderr
+        assert "secret.key is missing" in done.stderr
+        assert not a.home.secret.exists()
+        (a.folder / "kept").rename(a.home.secret)
         a.start("--dp", "7.5")
         federation.start("b")
         assert federation.settle() == before

@@ -63,6 +63,11 @@ def test_a_port_that_there_is_not_is_refused(federation: Federation) -> None:
     assert "80000" in refusal(federation["a"], 6, "--listen", "127.0.0.1:80000")
 
 
+def test_processes_that_can_not_share_a_batch_or_a_device_are_refused(federation: Federation) -> None:
+    assert "batches of 64" in refusal(federation["a"], 3, "--processes", "3")
+    assert "cuda:1" in refusal(federation["a"], 3, "--processes", "2", "--device", "cuda:1")
+
+
 def test_a_key_that_others_can_read_is_refused(federation: Federation) -> None:
     a = federation["a"]
     a.home.identity.chmod(0o644)

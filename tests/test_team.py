@@ -21,6 +21,7 @@ from fednode.learning.team import ALONE, Team
 from fednode.manifest import Numerics
 from fednode.ranks import Ranks
 from fednode.recipe import GeneratorArchitecture, GeneratorRecipe
+from fednode.slots import slot_names
 
 CPU = torch.device("cpu")
 TINY = GeneratorArchitecture(image=ImageShape(size=4, channels=1), channels=(8, 8), blocks=1)
@@ -167,6 +168,14 @@ def test_one_process_alone_is_no_team_and_neither_is_a_private_fit_or_another_op
     for other in (private, {"op": "audit", "spec": {"recipe": {}}}, {"op": "scan"}, [], {"op": "fit"}):
         assert not two.wants(json.dumps(other).encode())
     assert not two.wants(b"{")
+
+
+def test_a_fit_by_several_processes_holds_an_accelerator_for_each_and_of_cores_a_larger_part() -> None:
+    assert slot_names("cuda:0", 4, 16, 3) == [["cuda-0.lock"], ["cuda-1.lock"], ["cuda-2.lock"]]
+    assert slot_names("cuda:1", 4, 16) == [["cuda-1.lock"]]
+    assert slot_names("cpu", 1, 4) == [["cpu-0.lock", "cpu-1.lock", "cpu-2.lock", "cpu-3.lock"]]
+    assert slot_names("cpu", 1, 4, 2) == [["cpu-0.lock", "cpu-1.lock"]]
+    assert slot_names("cpu", 4, 4, 2) == [["cpu-0.lock"]]
 
 
 def test_numerics_of_one_process_say_nothing_of_processes() -> None:

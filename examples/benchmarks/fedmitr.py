@@ -91,7 +91,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def compare(task: Task, asked: argparse.Namespace) -> tuple[dict[str, Found], Measured]:
     """What was found for each partition, and the first draw to measure more of. Raises FednodeError."""
-    budget = _budget(asked)
+    budget = _budget(asked, task)
     partitions, methods = asked.partition or budget.partitions, asked.methods or budget.methods
     make_deterministic(1)
     crew = Crew(asked.jobs, open_session(asked.device, 1), Shelf(asked.cache))
@@ -134,8 +134,8 @@ def _gap(
     return {**summary.minus(ours, others, found.tests), "wins": wins, "draws": len(pairs)}
 
 
-def _budget(asked: argparse.Namespace) -> budgets.Budget:
-    found = budgets.BUDGETS[asked.budget]
+def _budget(asked: argparse.Namespace, task: Task) -> budgets.Budget:
+    found = budgets.budget_of(asked.budget, task.image)
     generators = found.generators.changed(asked.preset, asked.fit_images, None, asked.dtype)
     return replace(found, generators=generators, dtype=asked.dtype or found.dtype)
 

@@ -32,7 +32,7 @@ from fednode.contract import ImageShape
 from fednode.learning.dataset import DataSettings, load
 from fednode.learning.fitting import CompileError
 from fednode.learning.session import Session, make_deterministic, open_session
-from fednode.recipe import PRESETS, AuditRecipe, SamplerRecipe, generator_architecture
+from fednode.recipe import PRESETS, AuditRecipe, Preset, SamplerRecipe, generator_architecture
 
 IMAGE = ImageShape(size=8, channels=1)
 LABELS = [str(number) for number in range(10)]
@@ -44,10 +44,14 @@ Part = dict[str, Any]
 
 
 def speed(session: Session, smoke: bool) -> Part:
-    """Presets and layouts as generator.py measures them; `compile_error` instead of compiled networks where there are none."""
-    names, rounds = (["nano"], 1) if smoke else (list(PRESETS), ROUNDS)
-    compared = "nano" if smoke else "xs"
-    found: Part = {"presets": speeds.presets(names, rounds, 1, session.device)}
+    """Presets and layouts as generator.py measures them; `compile_error` instead of compiled networks where there are none.
+
+    A preset that is too large for the device says so in its place.
+    """
+    names: list[Preset] = ["nano"] if smoke else list(PRESETS)
+    compared: Preset = "nano" if smoke else "xs"
+    rounds = 1 if smoke else ROUNDS
+    found: Part = {"presets": {name: tried(lambda name=name: _pace(name, rounds, session)) for name in names}}
     plain = speeds.VARIANTS
     if smoke:
         return {**found, "layouts": speeds.layouts(compared, rounds, plain, session.device)}
@@ -56,6 +60,10 @@ def speed(session: Session, smoke: bool) -> Part:
     except CompileError as error:
         layouts = speeds.layouts(compared, rounds, plain, session.device)
         return {**found, "layouts": layouts, "compile_error": str(error)}
+
+
+def _pace(name: Preset, rounds: int, session: Session) -> Part:
+    return speeds.presets([name], rounds, 1, session.device)[name]
 
 
 def comparison(session: Session, smoke: bool, folder: Path) -> Part:

@@ -1,8 +1,8 @@
 """Answers: which product speaks, what it descends from, and that nothing tainted is ever handed out.
 
-Rule 1: what the federated evaluation speaks for answers, within the operator's limit of latency; without enough counts the
-        current experts, and while there are none the generative product, or the ensemble of the live classifiers if these know
-        more labels. What is asked for by name answers or fails.
+Rule 1: what the federated evaluation speaks for answers, within the operator's limit of latency, and where nothing is within it
+        the fastest; without enough counts the current experts, and while there are none the generative product, or the ensemble
+        of the live classifiers if these know more labels. What is asked for by name answers or fails.
 Rule 2: every answer carries its lineage, and is thrown away and asked again if that became void while it was computed.
 Rule 3: a request waits through the restart of the serve worker.
 """
@@ -28,6 +28,7 @@ from fednode.workers import Fields, Worker
 MAX_CRASHES = 2
 PRODUCTS = ("auto", "experts", "generative", "both", "ensemble")
 COUNTED, DEFAULT, ASKED = "federated evaluation", "default", "asked"
+FASTEST = "the fastest, for nothing is within max-latency"
 
 log = logging.getLogger("fednode.answers")
 
@@ -94,8 +95,12 @@ def way_of(sight: Sight, product: str = "auto") -> Way:
     if product != "auto":
         cells = [cell for cell, parts in CELLS.items() if parts.product == product]
         return _with_temperature(sight, sight.tally.best(cells) or cells[0], ASKED)
-    if best := sight.tally.best(sight.fast & _able(sight.stock)):
+    able = _able(sight.stock)
+    if best := sight.tally.best(sight.fast & able):
         return _with_temperature(sight, best, COUNTED)
+    if not sight.fast & able and (measured := able & sight.latency.keys()):
+        fastest = min(sorted(measured), key=lambda cell: sight.latency[cell])
+        return _with_temperature(sight, fastest, FASTEST)
     if sight.stock.experts:
         return _with_temperature(sight, "experts", DEFAULT)
     known = {"generative": _known(sight.stock.generators), "ensemble": _known(sight.stock.classifiers)}

@@ -1,12 +1,17 @@
 """The parts of a running node, and what can be seen of them at one moment as the plain values that plan() takes."""
 
+import os
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fednode import inventory, modes
 from fednode.book import Book
+from fednode.catalogue import SKEW_SECONDS
 from fednode.config import Home, Settings
 from fednode.contract import Contract
+from fednode.errors import IdentityError
+from fednode.evaluation import Evaluation
 from fednode.grid import CELLS
 from fednode.inventory import Held, Inventory, Word
 from fednode.ledger import Ledger
@@ -73,6 +78,19 @@ def given(core: Core) -> frozenset[str]:
     return frozenset() if core.left else frozenset(names) - core.ledger.withdrawn()
 
 
+def check_secret(core: Core) -> None:
+    """Raise IdentityError if the secret is gone whose noise published generators carry.
+
+    A new one would give the same images other noise, and whoever has both generators could take more than epsilon from them.
+    """
+    mine = [manifest for pair, manifest in core.book.word().offers().items() if pair.issuer == core.me]
+    if any(manifest.dp for manifest in mine) and not os.path.lexists(core.home.secret):
+        raise IdentityError(
+            f"The secret {core.home.secret} is missing, and this node has published generators whose noise follows from it.",
+            "Put it back from your backup; in a new home a fit of the same images spends epsilon once more.",
+        )
+
+
 def said(core: Core) -> Word:
     """What the statements say to us; after we left, only our own count."""
     heard = core.book.word()
@@ -115,17 +133,21 @@ def stock(core: Core) -> Inventory:
 
 @dataclass(frozen=True)
 class Sight:
-    """What an answer is chosen by: the inventory, the counts about its products, and the cells that are fast enough."""
+    """What an answer is chosen by: the inventory, the counts about its products, and the cells that are fast enough.
+
+    `latency`: milliseconds an image of the cells that were measured here.
+    """
 
     stock: Inventory
     tally: Tally
     fast: frozenset[str]
+    latency: Mapping[str, float] = field(default_factory=dict)
 
 
 def sight(core: Core) -> Sight:
     """What an answer would be chosen by at this moment."""
     now = stock(core)
-    return Sight(now, tally(core, now), fast(core))
+    return Sight(now, tally(core, now), fast(core), core.ledger.get("latency", {}))
 
 
 def tally(core: Core, now: Inventory) -> Tally:
@@ -157,7 +179,7 @@ def state(core: Core, waited: bool, waited_experts: bool = False) -> State:
         left=core.left,
         unconfirmed=core.book.unconfirmed(),
         unreported=core.ledger.unreported(),
-        evaluation=core.book.evaluations().get(core.me),
+        evaluation=_heard(core.book.evaluations().get(core.me)),
     )
     heard = word(core)
     return State(
@@ -172,6 +194,11 @@ def state(core: Core, waited: bool, waited_experts: bool = False) -> State:
         waited_experts=waited_experts,
         vits=core.vits,
     )
+
+
+def _heard(own: Evaluation | None) -> Evaluation | None:
+    """Our evaluation; none if it was signed while our clock was ahead, for peers refuse that one until its time comes."""
+    return None if own is not None and own.created > time.time() + SKEW_SECONDS else own
 
 
 def finished(jobs: Mapping[str, JobRecord]) -> dict[str, Finished]:

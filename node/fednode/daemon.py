@@ -74,6 +74,7 @@ def run(home: Home, settings: Settings) -> int:
         _check_privacy(settings)
         _check_promises(core)
         _check_processes(core)
+        cores.check_secret(core)
         device, threads, idle = settings.device, settings.threads, settings.idle_timeout
         return asyncio.run(_run(core, WorkerSettings(device, threads, idle, worker_log, settings.processes)))
 

@@ -378,6 +378,7 @@ class Jobs:
 
     def _secret(self, job: Fit) -> str:
         """What the noise of a private fit follows from: this home's secret and the spec, so that a rerun spends nothing."""
+        cores.check_secret(self._core)
         try:
             return derive(load_or_make(self._core.home.secret), FIT_NOISE, key(job)).hex()
         except KeyFileError as error:

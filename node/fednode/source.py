@@ -14,7 +14,11 @@ def check(source: str) -> None:
     """What can be seen of a source before its images are read. Raises DataError if its kind or its path is wrong."""
     kind, _, rest = source.partition(":")
     if kind in KINDS_WITH_PATH and rest:
-        if not Path(rest).exists():
+        try:
+            there = Path(rest).exists()
+        except OSError as error:
+            raise DataError(f"{rest} can't be read: {error.strerror}.", "Check the path of the data.") from None
+        if not there:
             raise DataError(f"{rest} is not there.", "Check the path of the data.")
     elif kind not in KINDS_WITHOUT_PATH:
         raise DataError(f"{source!r} is not a kind of data.", f"Use {KINDS}.")

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fednode.learning import classifier, vit
 from fednode.learning.augment import augment
+from fednode.learning.distil import Lesson, beginning
 from fednode.learning.sampler import to_data
 from fednode.learning.vitfit import Aids, seeded
 from fednode.vit_recipe import ClassifierRecipe
@@ -81,12 +82,12 @@ class Answering(Asking):
         )
 
     def distilled(self, name: str, settings: Any, distil: Distil, start: Local | None = None) -> Answers:
-        """A network that learns from the classifiers; it starts from one round of FedAvg if that is given."""
+        """A network that learns from the classifiers; it starts from one round of FedAvg if that is given, else as an expert."""
         exchange, recipe = self.exchange, self.exchange.distil
 
         def make() -> tuple[Table, Record]:
             bar, teachers = self.making.show(name, recipe.steps), exchange.teachers
-            network = self._averaged(1, start) if start else self._untrained(f"{name} start")
+            network = self._averaged(1, start) if start else self._beginning(name)
             student = Student(network, recipe, lambda done, _: bar.set(done))
             with metered(teachers.networks) as meter, seeded(self._seed(name), self._device):
                 distil(teachers, student)
@@ -169,11 +170,20 @@ class Answering(Asking):
         bar = self.making.show(f"{'FedProx' if local.mu else 'FedAvg'}, rounds: {rounds}", rounds * len(shards))
 
         def prepare(images: Tensor) -> Tensor:
-            return to_data(augment(images, self._recipe).to(self._device))
+            moved = to_data(augment(images, self._recipe))
+            return classifier.noised(moved, self._recipe.noise_milli / 1e3).to(self._device)
 
         with seeded(self._seed("vit-averaged"), self._device):
             make = lambda: self._untrained("averaged")  # noqa: E731
             return baselines.federated(make, shards, rounds, local, prepare, lambda done, _: bar.set(done))
+
+    def _beginning(self, name: str) -> nn.Module:
+        """A network that starts as the recipe's experts do."""
+        exchange = self.exchange
+        network = self._untrained(f"{name} start")
+        lesson = Lesson(exchange.labels, [], exchange.loaded, exchange.distil)
+        network.load_state_dict(beginning(lesson, exchange.architecture), strict=False)
+        return network
 
     def _untrained(self, purpose: str) -> nn.Module:
         with seeded(self._seed(purpose), self._device):

@@ -1,7 +1,7 @@
 """How much a comparison of classifiers may cost, as counts: no budget looks at a clock."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from comparison import budgets
@@ -69,8 +69,6 @@ class Budget:
 
 
 ALL = (*BASE, *ABLATION, *STOPS, *GENERATORS, *ROUNDS)
-GRID = (*(f"dirichlet:{alpha}" for alpha in (0.05, 0.1, 0.3, 0.5)), "shards:1", "shards:2", "shards:3")
-
 BUDGETS = {
     "smoke": Budget(
         partitions=("dirichlet:0.3", "shards:2"),
@@ -93,12 +91,31 @@ BUDGETS = {
     ),
     "cpu": Budget(partitions=("dirichlet:0.1", "shards:2"), methods=ALL),
     "gpu": Budget(
-        partitions=GRID,
-        methods=(*BASE, *ABLATION, *STOPS),
+        partitions=("dirichlet:0.1",),
+        methods=(*BASE, *(f"fedmitr_{mode}_subset" for mode in MODES)),
         vit={"name": "deit_tiny_patch16_224", "width": 192, "depth": 12, "heads": 3},
         dtype="bfloat16",
     ),
 }
+
+# What changes from SMALL pixels a side on, where a call takes longer.
+SMALL = 12
+LARGER = {
+    "cpu": replace(
+        BUDGETS["cpu"],
+        methods=tuple(name for name in ALL if not name.endswith("_dense")),
+        classifier={"steps": 600},
+        distil={"steps": 600},
+        inversion={"steps": 200, "images": 64},
+        vit={"width": 64, "depth": 4, "heads": 4},
+        generators=replace(budgets.BUDGETS["cpu"], fit={"images": 24_000}, expert={"steps": 600}),
+    )
+}
+
+
+def budget_of(name: str, image: ImageShape) -> Budget:
+    """The budget of this name for images of this shape."""
+    return LARGER[name] if image.size > SMALL and name in LARGER else BUDGETS[name]
 
 
 def is_method(name: str) -> bool:

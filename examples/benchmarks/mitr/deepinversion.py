@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -38,7 +39,7 @@ def distil(teachers: Teachers, student: Student, image: ImageShape, settings: De
     for teacher, counts in zip(teachers.networks, teachers.counts, strict=True):
         targets = torch.multinomial(counts / counts.sum(), settings.images, replacement=True)
         for part in torch.split(targets.to(device), settings.batch):
-            images = invert(teacher, part, image, settings)
+            images = invert(partial(teachers.ask, teacher), part, image, settings)
             with torch.no_grad():
                 pool.append((images, teachers.logits(images).mean(0)))
     learn_from(student, pool, student.recipe.steps)
@@ -53,7 +54,7 @@ def invert(network: Callable[[Tensor], Tensor], targets: Tensor, image: ImageSha
     images = torch.randn(shape, device=targets.device).requires_grad_()
     optimiser = torch.optim.Adam([images], lr=settings.rate, betas=(0.5, 0.9))
     for _ in range(settings.steps):
-        logits = network(_jittered(images, settings)).float()
+        logits = network(_jittered(images, settings))
         loss = functional.cross_entropy(logits, targets) + prior(images, settings)
         optimiser.zero_grad()
         loss.backward(inputs=[images])  # type: ignore[no-untyped-call]

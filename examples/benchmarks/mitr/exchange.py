@@ -70,7 +70,7 @@ class Exchange:
     def teachers(self) -> Teachers:
         """The classifiers, loaded, as the baselines use them."""
         counts = [[float(one[label]) for label in self.labels] for one in self.counts]
-        return Teachers([one.network for one in self.loaded], torch.tensor(counts))
+        return Teachers([one.network for one in self.loaded], torch.tensor(counts), self.distil.dtype)
 
     @property
     def loaded(self) -> list[Classifier]:

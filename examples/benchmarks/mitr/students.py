@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from fednode.learning import relabel
 from fednode.learning.precision import computing
 from fednode.learning.vitfit import Progress, Run
+from fednode.recipe import Dtype
 from fednode.vit_recipe import DistilRecipe
 
 
@@ -18,10 +19,17 @@ class Teachers:
 
     networks: Sequence[nn.Module]
     counts: Tensor
+    dtype: Dtype = "float32"
 
     def logits(self, images: Tensor) -> Tensor:
         """(P, N, K), one call of each network."""
-        return torch.stack([network(images).float() for network in self.networks])
+        return torch.stack([self.ask(network, images) for network in self.networks])
+
+    def ask(self, network: nn.Module, images: Tensor) -> Tensor:
+        """(N, K), one call of one network."""
+        with computing(self.dtype, images.device):
+            logits: Tensor = network(images)
+        return logits.float()
 
 
 class Student:

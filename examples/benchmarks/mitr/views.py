@@ -14,6 +14,7 @@ from rich.table import Table
 
 from fednode.learning.inversion import Inverted
 from fednode.vit_recipe import InversionRecipe
+from mitr.budgets import VARIANT
 from mitr.calls import patches_left
 
 SHOWN = 10
@@ -64,10 +65,17 @@ def theory_table(found: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def notes(summary: Mapping[str, Any]) -> Iterator[str]:
-    """What `fedmitr` wins or loses against each other row, draw by draw."""
-    gaps = summary.get("fedmitr", {}).get("minus", {})
-    for other, gap in gaps.items():
-        yield f"fedmitr minus {other}: {100 * gap['mean']:+.2f} points; better in {gap['wins']} of {gap['draws']} draws."
+    """What `fedmitr` wins or loses against each row that is none of its variants, and what modes of inversion took."""
+    for other, gap in summary.get("fedmitr", {}).get("minus", {}).items():
+        if not VARIANT.fullmatch(other):
+            yield f"fedmitr minus {other}: {100 * gap['mean']:+.2f} points; better in {gap['wins']} of {gap['draws']} draws."
+    took = {
+        found[1]: row["spent"]["inversion_seconds"]
+        for name, row in summary.items()
+        if (found := VARIANT.fullmatch(name)) and not found[3]
+    }
+    if len(took) > 1:
+        yield "Inversion took " + ", ".join(f"{seconds:.1f} s ({mode})" for mode, seconds in took.items()) + "."
 
 
 def short(count: float) -> str:

@@ -15,9 +15,9 @@ HINT = "It holds one subfolder for each label."
 def find(rest: str, part: Part, labels: Sequence[str] | None) -> Iterator[Found]:
     """The subfolders of the folder `rest`, by name; all images are in both parts. Raises DataError."""
     root = Path(rest).expanduser()
-    if not root.is_dir():
-        raise DataError(f"{root} is not a folder.", HINT)
     try:
+        if not root.is_dir():
+            raise DataError(f"{root} is not a folder.", HINT)
         folders = [path for path in _visible(root) if path.is_dir()]
         if not folders:
             raise DataError(f"{root} has no subfolders.", HINT)

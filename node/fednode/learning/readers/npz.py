@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fednode.contract import MAX_LABELS
 from fednode.errors import DataError
 from fednode.learning.readers.found import Arrays, Found, Part
 
@@ -92,6 +93,10 @@ def _classes(
 ) -> list[str]:
     targets = arrays.targets
     lowest, highest = (int(targets.min()), int(targets.max())) if len(targets) else (0, -1)
+    if highest >= MAX_LABELS:
+        raise DataError(
+            f"{part}_labels of {path} go up to {highest}, and at most {MAX_LABELS} labels can be told apart."
+        )
     if "class_names" in contents:
         classes = [str(name) for name in contents["class_names"].reshape(-1)]
     else:

@@ -6,6 +6,8 @@ import pytest
 from federation import Federation, reference
 from nodes import Node
 
+from fednode.errors import RefusedError, WorkerError
+
 pytestmark = pytest.mark.process
 
 THREE = {"a": ("ant", "bee", "cat"), "b": ("bee", "cat"), "c": ("cat", "dog", "ant")}
@@ -174,14 +176,14 @@ def test_a_ready_classifier_is_offered_and_every_status_says_that_nobody_audited
         a.start()
         assert federation.settle() == after
         (a.folder / "bad").write_bytes(b"these weights are bad")
-        for wrong, code, words in (
-            (("--model", "resnet50", "--labels", "dog,eel"), 13, "no model 'resnet50'"),
-            (("--model", "vit_tiny_patch16_224", "--labels", "dog,gnu"), 13, "'gnu' is not a label"),
-            (("--model", "vit_tiny_patch16_224", "--labels", "dog"), 13, "at least two"),
-            (("--model", "vit_tiny_patch16_224", "--labels", "dog,eel"), 12, "not finite"),
+        for model, labels, error, words in (
+            ("resnet50", ("dog", "eel"), RefusedError, "no model 'resnet50'"),
+            ("vit_tiny_patch16_224", ("dog", "gnu"), RefusedError, "'gnu' is not a label"),
+            ("vit_tiny_patch16_224", ("dog",), RefusedError, "at least two"),
+            ("vit_tiny_patch16_224", ("dog", "eel"), WorkerError, "not finite"),
         ):
-            done = a.run("import-classifier", str(a.folder / "bad"), *wrong, "--yes")
-            assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+            with pytest.raises(error, match=words):
+                a.client.import_classifier(str(a.folder / "bad"), model, labels)
         assert classifiers(a)["a"]["digest"] == made["digest"]
 
         assert a.client.withdraw("eel") == {"label": "eel", "digest": made["digest"]}
@@ -190,5 +192,5 @@ def test_a_ready_classifier_is_offered_and_every_status_says_that_nobody_audited
             "the own one is back",
         )
         assert federation.settle() == before
-        done = a.run(*verb)
-        assert (done.returncode, "'eel' is withdrawn" in done.stderr) == (13, True)
+        with pytest.raises(RefusedError, match="'eel' is withdrawn"):
+            a.client.import_classifier(str(file), "vit_tiny_patch16_224", ("dog", "eel"))

@@ -165,7 +165,7 @@ def test_every_covered_label_weighs_alike_and_its_inverted_and_own_images_share_
 
 
 def test_soft_labels_are_the_answers_at_the_other_patches_of_those_that_have_seen_the_label() -> None:
-    given = lesson()
+    given = lesson(weights="uniform")
     soft, own = prepare(given, FOUND, TWO, CPU).soft.split([6, 4])
     x = torch.cat([FOUND[0].images, FOUND[1].images[[0, 2, 3]]]).float() / 127.5 - 1
     first, second = (vit.answers(one.network, x, torch.tensor([[1, 3]] * 6)) for one in given.classifiers)

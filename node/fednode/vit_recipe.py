@@ -44,7 +44,8 @@ class InversionRecipe(Recipe):
     After each of `stop_at_milli` thousandths of the steps, `stop_percent` of the patches left stop, and are seen no more: those
     that the classifier attends to least (`sparse`), any (`random`), or those that it attends to most (`rebirth`); `dense` stops
     none. The patches that count as the image's own are those left, with `rebirth` those that stopped.
-    `images` are made for each classifier, `batch` at a time; its labels share them by their image counts or equally.
+    `images` are made for each classifier, `batch` at a time; its labels share them by their image counts or equally. At
+    224 px a batch takes about 42 MiB of memory an image with vit_tiny in float32, and more in proportion to the width.
     """
 
     version: Literal[1] = 1

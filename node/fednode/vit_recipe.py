@@ -141,15 +141,12 @@ class ViTRecipes(Value):
 def vit_recipes(image: ImageShape, augment: Augment | None = None, dtype: Dtype = "float32") -> ViTRecipes:
     """The defaults for images of this shape, sized for CPU cores up to 64 px; `augment` asks for another policy by name.
 
-    As with experts, tiny images are not moved, and grey ones are not mirrored, neither real nor inverted ones. What tiny ones
-    have was measured at 8 px, where stopping 30 percent four times over would leave 2 of 16 patches.
+    As with experts, tiny images are not moved, and grey ones are not mirrored, neither real nor inverted ones.
     """
     flip = image.channels == 3
     if image.size <= 12:
         chosen: Augment = augment or "none"
-        inversion = InversionRecipe(
-            steps=200, lr_milli=100, tv_micro=10_000, jitter_milli=0, flip=flip, stop_percent=10, dtype=dtype
-        )
+        inversion = InversionRecipe(steps=200, flip=flip, dtype=dtype)
         return ViTRecipes(
             classifier=ClassifierRecipe(steps=600, lr_micro=3_000, augment=chosen, dtype=dtype),
             distil=DistilRecipe(inversion=inversion, augment=chosen, dtype=dtype),

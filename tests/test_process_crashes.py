@@ -148,11 +148,11 @@ def test_a_peer_that_contradicts_itself_is_quarantined_also_if_the_power_fails_m
 
 
 FULL_AT_START = ("schema", "setting", "roster")
-FULL_LATER = [
+FULL_WHILE_BUILDING = (
     *(f"ledger.commit.{name}" for name in ("scan", "event", "bytes", "catalogue", "job")),
     *("store.copied", "store.synced", "store.described", "store.placed", "ledger.commit.manifest"),
-    *("store.piece", "ledger.commit.check"),
-]
+)
+FULL_WHILE_FETCHING = ("store.piece", "ledger.commit.check")  # on their own: who builds meanwhile fetches everything
 
 
 @pytest.mark.parametrize("transaction", FULL_AT_START)
@@ -164,11 +164,14 @@ def test_a_node_that_can_not_write_at_its_start_says_so_in_one_sentence(transact
         assert "fednode: The disk is full.\n" in a.log.read_text()
 
 
-def test_a_node_whose_disk_is_full_at_any_step_stays_up_and_goes_on_when_there_is_space() -> None:
+@pytest.mark.parametrize("failpoints", [FULL_WHILE_BUILDING, FULL_WHILE_FETCHING], ids=["building", "fetching"])
+def test_a_node_whose_disk_is_full_at_any_step_stays_up_and_goes_on_when_there_is_space(
+    failpoints: tuple[str, ...],
+) -> None:
     with Federation(TWO) as federation:
         a = federation["a"]
         federation.start("b")
-        for failpoint in FULL_LATER:
+        for failpoint in failpoints:
             federation.start("a", failpoint=f"{failpoint}:enospc")
             federation.until(lambda: "disk is full" in (a.status()["last_error"] or ""), f"A is stuck at {failpoint}")
             assert a.stop() == 0

@@ -1,4 +1,4 @@
-"""Estimates: shares that were counted, how sure they are, and when one can be told from another."""
+"""Estimates: shares that were counted, how sure they are, and which is the largest."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,9 @@ class Estimate:
     high: float
 
 
-def cheapest(found: Mapping[str, Estimate]) -> str:
-    """The first, of at least one, that can't be told from the best: the cheaper ones come first.
-
-    One standard error of the best one's lower bound is the measure (Breiman et al. 1984, for trees); it is not 0 where all were
-    right.
-    """
-    top = max(found.values(), key=lambda one: one.value)
-    return next(name for name, one in found.items() if one.value >= top.value - (top.value - top.low) / Z)
+def best_of(found: Mapping[str, Estimate]) -> str:
+    """The name of the largest share, of at least one; of equals the first: the cheaper ones come first."""
+    return max(found, key=lambda name: found[name].value)
 
 
 def mean_of(found: Sequence[Estimate]) -> Estimate:

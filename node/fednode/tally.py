@@ -8,8 +8,7 @@ Rule 3: every label has the same weight, whatever its images: accuracy and log l
 Rule 4: nothing is chosen before at least two labels, and half of all, were scored: few labels favour who always answers them.
 Rule 5: of temperatures whose log losses differ by less than 1 / images the one nearest to 1 is taken: so many images can't tell
         surer answers apart, and where all are right the surest would always win.
-Rule 6: of cells the cheapest is taken whose accuracy is within one standard error of the best (Breiman et al. 1984, for trees);
-        the error is that of the best one's lower bound, so that it is not 0 where all were right.
+Rule 6: of cells the most accurate is taken, of equals the cheapest; what a better answer may cost, the operator has said.
 """
 
 import math
@@ -18,7 +17,7 @@ from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain
 
-from fednode.estimate import Estimate, cheapest, mean_of, wilson
+from fednode.estimate import Estimate, best_of, mean_of, wilson
 from fednode.evaluation import Evaluation, Row
 from fednode.grid import CELLS, PLAIN_MILLI, GridRecipe
 from fednode_crypto.identity import PeerId
@@ -95,11 +94,11 @@ class Tally:
         return min(close, key=lambda milli: (abs(math.log(milli / PLAIN_MILLI)), losses[milli]))
 
     def best(self, cells: Iterable[str]) -> str | None:
-        """The cheapest of these cells whose accuracy can't be told from the best (Rule 6); None if too little was scored."""
+        """The most accurate of these cells, of equals the cheapest (Rule 6); None if too little was scored."""
         able = [cell for cell in CELLS if cell in self.cells.keys() & set(cells)]
         if not self.tells or not able:
             return None
-        return cheapest({cell: self.accuracy(cell) for cell in able})
+        return best_of({cell: self.accuracy(cell) for cell in able})
 
 
 def add_up(

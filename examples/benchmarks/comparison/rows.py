@@ -21,7 +21,7 @@ from comparison.asking import Answers, Table
 from comparison.budgets import MANY_ROUNDS, Budget, variants
 from comparison.making import Making
 from comparison.shelf import Record
-from fednode.estimate import Estimate, cheapest, mean_of, wilson
+from fednode.estimate import Estimate, best_of, mean_of, wilson
 from fednode.learning import evaluation
 from fednode.learning.dataset import Evaluated
 from fednode.learning.expert import expert_tensors
@@ -156,7 +156,7 @@ class Rows:
         validation = self.making.draw.validation
         chosen = "product"
         if len(validation.targets):
-            chosen = cheapest({name: _counted(row.validation[0], validation) for name, row in candidates.items()})
+            chosen = best_of({name: _counted(row.validation[0], validation) for name, row in candidates.items()})
         return replace(candidates[chosen], bytes=candidates["product"].bytes, chosen=chosen)
 
     @property

@@ -1,7 +1,6 @@
 """The comparison of classifiers' uses as a script: a small run fills every row, and what is wrong is told in a sentence."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,15 +23,6 @@ from fednode.vit_recipe import DistilRecipe, InversionRecipe
 
 IMAGE = ImageShape(size=8, channels=1)
 SPENDS = {"deepinversion", "dense", "coboosting", "fedftg", "fedmitr"}
-
-
-@pytest.fixture
-def own_numerics() -> Iterator[None]:
-    """What the script changes for its process is as it was."""
-    before, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    yield
-    torch.use_deterministic_algorithms(before)
-    torch.set_num_threads(threads)
 
 
 def test_a_smoke_run_fills_every_row_and_goes_on_from_its_cache(

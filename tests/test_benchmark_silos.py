@@ -1,21 +1,10 @@
 """The comparison as a script: a small run fills every row, and what is wrong is told in a sentence."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from silos import main
-
-
-@pytest.fixture
-def own_numerics() -> Iterator[None]:
-    """What the script changes for its process is as it was."""
-    before, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    yield
-    torch.use_deterministic_algorithms(before)
-    torch.set_num_threads(threads)
 
 
 def test_a_smoke_run_fills_every_row_and_goes_on_from_its_cache(

@@ -3,7 +3,7 @@
 import importlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,18 +17,15 @@ Run = Callable[..., str]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+def run(own_numerics: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a script with its options: what it prints. What it changes for its process is as it was afterwards."""
-    before, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
 
     def printed(name: str, *options: str) -> str:
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *options])
         importlib.import_module(name).main()
         return capsys.readouterr().out
 
-    yield printed
-    torch.use_deterministic_algorithms(before)
-    torch.set_num_threads(threads)
+    return printed
 
 
 def test_the_benchmark_of_recipes_measures_each_recipe(run: Run) -> None:

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
+from pictures import fill
 from safetensors.torch import save_file
 
 from fednode.contract import ImageShape
@@ -47,14 +46,7 @@ def ask(op: str, session: Session = SESSION, die_at: tuple[str, int] | None = No
 @pytest.fixture(scope="module")
 def animals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three labels of 40 images that differ in brightness."""
-    root = tmp_path_factory.mktemp("animals")
-    random = np.random.default_rng(0)
-    for index, label in enumerate(LABELS):
-        (root / label).mkdir()
-        for number in range(40):
-            pixels = random.integers(0, 60, (4, 4)) + 95 * index
-            Image.fromarray(pixels.astype(np.uint8)).save(root / label / f"{number}.png")
-    return root
+    return fill(tmp_path_factory.mktemp("animals"), LABELS, 40)
 
 
 def about(root: Path, keep: list[str] | None = None) -> Json:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from making import identity
+from pictures import fill
 from PIL import Image
 
 from fednode.contract import ImageShape
@@ -106,15 +107,8 @@ def worker() -> Iterator[Worker]:
 
 @pytest.fixture(scope="module")
 def animals(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three labels of 24 images that differ in brightness, and one unreadable file beside them."""
-    root = tmp_path_factory.mktemp("animals")
-    random = np.random.default_rng(0)
-    for index, label in enumerate(LABELS):
-        (root / label).mkdir()
-        for number in range(24):
-            pixels = random.integers(0, 60, (4, 4)) + 95 * index
-            Image.fromarray(pixels.astype(np.uint8)).save(root / label / f"{number}.png")
-    return root
+    """Three labels of 24 images that differ in brightness."""
+    return fill(tmp_path_factory.mktemp("animals"), LABELS, 24)
 
 
 def about(root: Path, keep: list[str] | None = None) -> Json:

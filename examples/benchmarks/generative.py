@@ -37,6 +37,7 @@ IMAGE = ImageShape(size=8, channels=1)
 CPU = torch.device("cpu")
 PRUNED = TeacherRecipe()
 ALL = TeacherRecipe(keep_percent=100)
+ROUGH = TeacherRecipe(dtype="bfloat16")
 TEMPERATURES = (500, 700, 1_000, 1_400, 2_000)
 REPEATS = 15
 
@@ -74,16 +75,6 @@ def alone(term: Term) -> Term:
 
     def denoise(x: Tensor, sigma: Tensor) -> Tensor:
         return term.denoise(x, sigma)
-
-    return replace(term, denoise=denoise)
-
-
-def in_bfloat16(term: Term) -> Term:
-    """The same term with its network's layers in bfloat16."""
-
-    def denoise(x: Tensor, sigma: Tensor) -> Tensor:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            return term.denoise(x, sigma).float()
 
     return replace(term, denoise=denoise)
 
@@ -131,7 +122,7 @@ def throughput(case: Case, images: int, most_threads: int) -> dict[str, float]:
     ways = {
         "all": (case.terms, ALL),
         "pruned": (case.terms, PRUNED),
-        "bfloat16": ([*map(in_bfloat16, case.terms)], PRUNED),
+        "bfloat16": (case.terms, ROUGH),
     }
     seconds = {}
     for threads in range(1, most_threads + 1):
@@ -169,7 +160,7 @@ def measure(seeds: list[int], smoke: bool) -> dict[str, Any]:
         case = fitted(seed, labels, *((128, 3) if smoke else (None, None)))
         rows["all"].append(quality(case, case.terms, ALL))
         rows["pruned"].append(quality(case, case.terms, PRUNED))
-        rows["bfloat16"].append(quality(case, [in_bfloat16(term) for term in case.terms], PRUNED))
+        rows["bfloat16"].append(quality(case, case.terms, ROUGH))
     sizes, repeats = ((5, 6), 1) if smoke else ((10, 100), REPEATS)
     return {
         "quality": {

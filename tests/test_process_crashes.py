@@ -206,6 +206,7 @@ def test_an_answer_survives_crashes_of_the_worker_and_fails_in_words_if_they_go_
         a = federation["a"]
         federation.start()
         federation.settle()
+        federation.until(lambda: a.status()["evaluation"]["nodes"] == ["a", "b"], "nothing changes how A answers")
         expected = a.predict()
         a.pull("crash-predict")
         assert a.predict() == expected

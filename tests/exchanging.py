@@ -23,7 +23,7 @@ LIMITS = ExchangeLimits(hello=5, idle=5, handshake=2, first_pause=0.05, last_pau
 
 
 def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a test for 30 seconds at most and end the tasks that it left; any error that nobody handled fails it.
+    """Run a test for 60 seconds at most and end the tasks that it left; any error that nobody handled fails it.
 
     All tests share one event loop, as all calls of a daemon do: grpc's poller is one for the process, and an event
     of its own that comes after a test's end would find that test's loop closed.
@@ -36,7 +36,7 @@ def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         async def bounded() -> None:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     await test(*args, **named)
             finally:
                 left = asyncio.all_tasks() - {asyncio.current_task()}

@@ -96,6 +96,17 @@ def test_the_benchmark_of_the_generative_product_measures_pruning_and_latency(ru
         assert row.keys() == {"all, one by one", "pruned, one by one", "pruned, stacked"}
 
 
+def test_the_benchmark_of_inversion_times_each_mode_against_all_patches(run: Run) -> None:
+    few = ["--size", "8", "--patch", "2", "--steps", "8", "--images", "2"]
+    found = json.loads(run("inversion", *few, "--json"))["modes"]
+    assert found.keys() == {"dense", "sparse", "random", "rebirth"}
+    assert (found["dense"]["left"], found["dense"]["ratio"]) == (16, 1)
+    seen = 16 + 11 + 2 * 7 + 2 * 4 + 2 * 2
+    for mode in ("sparse", "random", "rebirth"):
+        assert (found[mode]["left"], found[mode]["patches"]) == (2, seen)
+        assert found[mode]["seconds"] > 0
+
+
 def test_the_accelerator_check_runs_on_a_cpu_and_finds_equal_digests(run: Run) -> None:
     found = json.loads(run("gpu", "--smoke", "--device", "cpu"))
     assert found["numerics"]["device"] == "cpu"

@@ -127,7 +127,7 @@ def test_ctrl_c_during_a_request_ends_with_14_and_no_word(running: dict[str, str
         while process.poll() is None and not asked.exists():
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (14, b"", b"")
 
 

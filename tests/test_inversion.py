@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fednode.contract import ImageShape
 from fednode.learning import vit
-from fednode.learning.inversion import Inversion, invert, total_variation
+from fednode.learning.inversion import Inversion, invert, total_variation, variation_gradient
 from fednode.learning.inverted import Classifier, targets_of
 from fednode.learning.patches import Move, left_after, moved, others, pixels_of, stops, survivors
 from fednode.learning.vitfit import Aids
@@ -61,6 +61,18 @@ def test_total_variation_of_a_known_image() -> None:
     assert both.tolist() == pytest.approx([11, 22])
     ramp = torch.arange(4.0).expand(1, 2, 4, 4)  # two channels of 0 1 2 3 in each row
     assert float(total_variation(ramp)) == pytest.approx(math.sqrt(24) + 0 + 2 * math.sqrt(18))
+
+
+def test_the_gradient_of_total_variation_is_that_of_autograd_and_nothing_where_all_is_flat() -> None:
+    x = torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x[1] = 0.5
+    x[2, :, 1:] = x[2, :, :1]
+    x.requires_grad_()
+    (expected,) = torch.autograd.grad(total_variation(x).sum(), x)
+    found = variation_gradient(x.detach())
+    assert torch.allclose(found, expected)
+    assert not found[1].any()
+    assert found[2].any()
 
 
 @pytest.mark.parametrize("mirrored", [False, True])

@@ -56,18 +56,38 @@ def invert(
     return run.found()
 
 
+# Each neighbour that a pixel is compared with: the rows and columns of the one, and those of the other.
+_ALL, _BUT_LAST, _BUT_FIRST = slice(None), slice(None, -1), slice(1, None)
+_NEIGHBOURS = (
+    ((_ALL, _BUT_LAST), (_ALL, _BUT_FIRST)),
+    ((_BUT_LAST, _ALL), (_BUT_FIRST, _ALL)),
+    ((_BUT_LAST, _BUT_LAST), (_BUT_FIRST, _BUT_FIRST)),
+    ((_BUT_LAST, _BUT_FIRST), (_BUT_FIRST, _BUT_LAST)),
+)
+
+
 def total_variation(x: Tensor) -> Tensor:
     """(N,): the Frobenius norms of the differences with the neighbours to the right, below and at both diagonals, added up.
 
     For each image (DeepInversion, 1912.08795, takes the norms over the batch, so that its weight depends on the batch).
     """
-    differences = (
-        x[:, :, :, :-1] - x[:, :, :, 1:],
-        x[:, :, :-1, :] - x[:, :, 1:, :],
-        x[:, :, :-1, :-1] - x[:, :, 1:, 1:],
-        x[:, :, 1:, :-1] - x[:, :, :-1, 1:],
-    )
-    return torch.stack([torch.linalg.vector_norm(one, dim=(1, 2, 3)) for one in differences]).sum(0)
+    differences = (x[:, :, *one] - x[:, :, *other] for one, other in _NEIGHBOURS)
+    return torch.stack([torch.linalg.vector_norm(found, dim=(1, 2, 3)) for found in differences]).sum(0)
+
+
+def variation_gradient(x: Tensor) -> Tensor:
+    """The gradient of the images' total variations with respect to x (N, C, H, W), 0 where a norm has none.
+
+    In closed form, as pixels cost as much with few patches as with all, and autograd takes more than twice as long.
+    """
+    gradient = torch.zeros_like(x)
+    for one, other in _NEIGHBOURS:
+        difference = x[:, :, *one] - x[:, :, *other]
+        norms = torch.linalg.vector_norm(difference, dim=(1, 2, 3), keepdim=True)
+        difference /= torch.where(norms == 0, 1, norms)
+        gradient[:, :, *one] += difference
+        gradient[:, :, *other] -= difference
+    return gradient
 
 
 class Inversion:
@@ -132,8 +152,7 @@ class Inversion:
         with computing(self.recipe.dtype, x.device):
             logits = vit.answers(self.network, move.of(x), seen)
         error = functional.cross_entropy(logits.float(), self.targets, reduction="sum")
-        loss = error + self.recipe.tv_micro / 1e6 * total_variation(x).sum()
-        return torch.autograd.grad(loss, x)[0]
+        return torch.autograd.grad(error, x)[0].add_(variation_gradient(x.detach()), alpha=self.recipe.tv_micro / 1e6)
 
     def _move(self) -> Move:
         """A roll of up to the recipe's share of the side, and mirrored or not."""

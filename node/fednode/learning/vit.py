@@ -1,7 +1,7 @@
 """Vision transformers of timm, and what FedMITR asks of them: answers from some patches alone, and how patches are attended to.
 
 Rule 1: what is on the wire, fp16, is what everyone uses, its owner included.
-Rule 2: patches are left out after the position embedding, so that a forward costs what the patches left cost.
+Rule 2: what is not seen is not computed: patches are cut out of the images and embedded with their own positions.
 """
 
 import math
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from fednode.learning import weights
@@ -71,24 +71,24 @@ def load(path: Path, architecture: ViTArchitecture, device: torch.device) -> "Vi
     return placed(weights.check_file(path, vit_tensors(architecture)), architecture, device)
 
 
-def embedded(network: "VisionTransformer", x: Tensor) -> Tensor:
-    """The tokens (N, 1 + T, D) of images (N, C, H, W): CLS, then the patches row by row, with their positions added."""
-    patches = network.patch_embed(x)
+def tokens(network: "VisionTransformer", x: Tensor, kept: Tensor | None = None) -> Tensor:
+    """CLS and the patches `kept` (N, k) of images (N, C, H, W), in this order and with their positions: (N, 1 + k, D).
+
+    None stands for all patches, row by row.
+    """
     cls, positions = cast(Tensor, network.cls_token), cast(Tensor, network.pos_embed)
-    return torch.cat([cls.expand(len(x), -1, -1), patches], dim=1) + positions
-
-
-def gathered(tokens: Tensor, kept: Tensor | None) -> Tensor:
-    """CLS and the patches of `kept` (N, k), in this order, out of `tokens` (N, 1 + T, D); all of them if it is None."""
+    of_patches = positions[:, 1:]
     if kept is None:
-        return tokens
-    rows = kept[:, :, None].expand(-1, -1, tokens.shape[2])
-    return torch.cat([tokens[:, :1], tokens[:, 1:].gather(1, rows)], dim=1)
+        patches = network.patch_embed(x)
+    else:
+        patches = _embedded(network, x, kept)
+        of_patches = of_patches.expand(len(x), -1, -1).gather(1, _rows(kept, of_patches))
+    return torch.cat([(cls + positions[:, :1]).expand(len(x), -1, -1), patches + of_patches], dim=1)
 
 
 def features(network: "VisionTransformer", x: Tensor, kept: Tensor | None = None) -> Tensor:
     """The last block's tokens after the norm (N, 1 + k, D), of images (N, C, H, W) seen at their patches `kept` (N, k)."""
-    return cast(Tensor, network.norm(network.blocks(gathered(embedded(network, x), kept))))
+    return cast(Tensor, network.norm(network.blocks(tokens(network, x, kept))))
 
 
 def answers(network: "VisionTransformer", x: Tensor, kept: Tensor | None = None) -> Tensor:
@@ -104,20 +104,37 @@ def token_answers(network: "VisionTransformer", x: Tensor) -> Tensor:
 @torch.no_grad()
 def attention(network: "VisionTransformer", x: Tensor, kept: Tensor | None = None) -> Tensor:
     """How CLS attends to each patch seen in the last block, (N, k): softmax(q k^T / sqrt(d)), the mean over the heads."""
-    tokens = gathered(embedded(network, x), kept)
+    found = tokens(network, x, kept)
     *before, last = network.blocks
     for block in before:
-        tokens = block(tokens)
-    return _cls_attention(cast("Attention", last.attn), last.norm1(tokens))
+        found = block(found)
+    return _cls_attention(cast("Attention", last.attn), last.norm1(found))
 
 
-def _cls_attention(attn: "Attention", tokens: Tensor) -> Tensor:
-    n, t, _ = tokens.shape
-    qkv = attn.qkv(tokens).reshape(n, t, 3, attn.num_heads, attn.head_dim).permute(2, 0, 3, 1, 4)
+def _cls_attention(attn: "Attention", seen: Tensor) -> Tensor:
+    n, t, _ = seen.shape
+    qkv = attn.qkv(seen).reshape(n, t, 3, attn.num_heads, attn.head_dim).permute(2, 0, 3, 1, 4)
     q, k = qkv[0][:, :, :1], qkv[1]
     scores = (q @ k.transpose(-2, -1)).squeeze(2) / math.sqrt(q.shape[-1])
     found: Tensor = scores.float().softmax(dim=-1).mean(dim=1)[:, 1:]
     return found
+
+
+def _embedded(network: "VisionTransformer", x: Tensor, kept: Tensor) -> Tensor:
+    """What the network's convolution makes of the patches `kept` alone: its stride is a patch, so it is linear in each."""
+    embed, (x,) = network.patch_embed, _continue(network.patch_embed, (x,))
+    projection = cast(nn.Conv2d, embed.proj)
+    patch = projection.kernel_size[0]
+    cut = x.unfold(2, patch, patch).unfold(3, patch, patch).permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
+    bias = projection.bias
+    return cast(
+        Tensor, embed.norm(functional.linear(cut.gather(1, _rows(kept, cut)), projection.weight.flatten(1), bias))
+    )
+
+
+def _rows(kept: Tensor, table: Tensor) -> Tensor:
+    """Indices (N, k, D) that gather the rows `kept` (N, k) out of a table (N, T, D)."""
+    return kept[:, :, None].expand(-1, -1, table.shape[2])
 
 
 def _continue(patch_embed: Any, inputs: tuple[Tensor]) -> tuple[Tensor]:

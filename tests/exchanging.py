@@ -6,6 +6,7 @@ import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.book import News
 from fednode.contract import ImageShape
 from fednode.errors import PeerError, StorageError
@@ -13,7 +14,6 @@ from fednode.exchange.exchange import Exchange
 from fednode.exchange.limits import ExchangeLimits
 from fednode.lineage import Pair
 from fednode.manifest import Audit, LabelCount, Manifest, Numerics, Weights
-from fednode.recipe import GeneratorArchitecture
 from fednode_crypto.digest import PieceList, piece_hash, piece_list
 from fednode_crypto.identity import Identity, PeerId
 

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fednode.architecture import ExpertArchitecture, GeneratorArchitecture
 from fednode.contract import Contract, ImageShape
 from fednode.lineage import Pair
 from fednode.manifest import Audit, LabelCount, Manifest, Numerics, Weights
-from fednode.recipe import ExpertArchitecture, GeneratorArchitecture, vit_architecture
+from fednode.presets import vit_architecture
 from fednode_crypto.identity import Identity, PeerId
 
 NOW = 1_700_000_000

@@ -6,7 +6,8 @@ from torch import Tensor
 
 from fednode.contract import ImageShape
 from fednode.learning.augment import augment
-from fednode.recipe import Augment, ExpertRecipe, expert_recipe, recipes
+from fednode.presets import expert_recipe, recipes
+from fednode.recipe import Augment, ExpertRecipe
 
 
 def policy(name: Augment, shift: int = 0, jitter_milli: int = 150) -> ExpertRecipe:

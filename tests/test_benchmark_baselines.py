@@ -8,9 +8,10 @@ from baselines import Lesson, Local, average, classifier, federated, logit_ensem
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fednode.architecture import ExpertArchitecture
 from fednode.contract import ImageShape
 from fednode.learning.session import open_session
-from fednode.recipe import ExpertArchitecture, ExpertRecipe
+from fednode.recipe import ExpertRecipe
 
 FULL_BATCH = Local(epochs=1, batch=1000, rate=0.1)
 

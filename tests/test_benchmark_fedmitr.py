@@ -18,7 +18,7 @@ from fednode.learning.distil import Lesson
 from fednode.learning.inversion import invert
 from fednode.learning.inverted import Classifier
 from fednode.learning.vitfit import Aids
-from fednode.recipe import vit_architecture
+from fednode.presets import vit_architecture
 from fednode.vit_recipe import DistilRecipe, InversionRecipe
 
 IMAGE = ImageShape(size=8, channels=1)

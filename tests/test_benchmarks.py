@@ -11,7 +11,7 @@ import torch
 
 from fednode.contract import ImageShape
 from fednode.learning.denoiser import Denoiser
-from fednode.recipe import generator_architecture
+from fednode.presets import generator_architecture
 
 Run = Callable[..., str]
 

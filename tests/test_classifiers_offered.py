@@ -7,6 +7,7 @@ from making import CONTRACT, NOW, classifier, expert, generator, identity
 from pydantic import ValidationError
 
 from fednode.admission import admit_manifests
+from fednode.architecture import ViTArchitecture
 from fednode.book import Book
 from fednode.catalogue import FRESH_SECONDS, Announced, Catalogue
 from fednode.errors import PeerError
@@ -14,7 +15,7 @@ from fednode.inventory import GENERATORS, SOURCES, Held, Word, take, why_stale
 from fednode.ledger import Ledger
 from fednode.lineage import Pair
 from fednode.manifest import LabelCount, Manifest
-from fednode.recipe import ViTArchitecture, expert_architecture
+from fednode.presets import expert_architecture
 
 A, B = (identity(number).peer_id for number in (1, 2))
 CA, CB = classifier(A, ant=40, bee=3), classifier(B, bee=40)

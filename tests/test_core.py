@@ -16,7 +16,7 @@ from fednode.errors import IdentityError
 from fednode.ledger import Ledger
 from fednode.manifest import Privacy
 from fednode.peersfile import Peers
-from fednode.recipe import recipes
+from fednode.presets import recipes
 from fednode.store import Store
 from fednode.vit_recipe import vit_recipes
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.learning.denoiser import Attention, Block, BlockPlan, Denoiser, grid_side, preconditioning, resample
 from fednode.learning.layers import (
@@ -18,7 +19,7 @@ from fednode.learning.layers import (
     normalise_weights,
     project_gradients,
 )
-from fednode.recipe import PRESETS, GeneratorArchitecture, generator_architecture
+from fednode.presets import PRESETS, generator_architecture
 
 NANO = generator_architecture("nano", ImageShape(size=8, channels=1))
 

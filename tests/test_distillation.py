@@ -9,10 +9,11 @@ import torch
 from pictures import fill
 from safetensors.torch import save_file
 
+from fednode.architecture import ViTArchitecture
 from fednode.contract import ImageShape
 from fednode.learning import checkpoint, dispatch, vit
 from fednode.learning.session import Session, open_session
-from fednode.recipe import AuditRecipe, ViTArchitecture
+from fednode.recipe import AuditRecipe
 from fednode.vit_recipe import ClassifierRecipe, DistilRecipe, InversionRecipe
 from fednode_crypto.digest import sha256_hex
 

@@ -8,8 +8,9 @@ import pytest
 from pydantic import ValidationError
 from test_distillation import IMAGE, about, animals, ask, distil_request, own_of, two
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.learning.specs import DistilSpec
-from fednode.recipe import GeneratorArchitecture, GeneratorRecipe, SamplerRecipe, SynthesisRecipe
+from fednode.recipe import GeneratorRecipe, SamplerRecipe, SynthesisRecipe
 from fednode_crypto.digest import sha256_hex
 
 __all__ = ["animals", "two"]

@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.learning import energies as module
 from fednode.learning.denoiser import Denoiser
 from fednode.learning.energies import STACKED_PIXELS, WORST, energies, energies_of_asked
 from fednode.learning.generative import Term, score
-from fednode.recipe import GeneratorArchitecture, TeacherRecipe
+from fednode.recipe import TeacherRecipe
 
 ARCHITECTURE = GeneratorArchitecture(image=ImageShape(size=8, channels=1), channels=(8, 16), blocks=1, attention=(4,))
 LEVELS = torch.tensor([0.3, 1.0])

@@ -6,13 +6,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from fednode.architecture import ViTArchitecture
 from fednode.contract import ImageShape
 from fednode.grid import Cell
 from fednode.learning import vit
 from fednode.learning.answers import UnanswerableError, log_answers
 from fednode.learning.requests import ClassifierWeights, Product
 from fednode.learning.session import open_session
-from fednode.recipe import ExpertRecipe, ViTArchitecture
+from fednode.recipe import ExpertRecipe
 
 IMAGE = ImageShape(size=4, channels=1)
 SHAPE = ViTArchitecture(name="vit_tiny_patch16_224", image=IMAGE, patch=2, width=8, depth=1, heads=1, outputs=3)

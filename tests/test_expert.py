@@ -7,11 +7,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fednode.architecture import ExpertArchitecture
 from fednode.contract import ImageShape
 from fednode.learning import expert, weights
 from fednode.learning.expert import Pool
 from fednode.learning.weights import BadWeightsError
-from fednode.recipe import ExpertArchitecture, ExpertRecipe, SynthesisRecipe, expert_architecture
+from fednode.presets import expert_architecture
+from fednode.recipe import ExpertRecipe, SynthesisRecipe
 
 CPU = torch.device("cpu")
 TINY = ExpertArchitecture(name="resnet10t", image=ImageShape(size=8, channels=1), width=8, outputs=2)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.learning import generator, heldout, operations
 from fednode.learning.checkpoint import Checkpoint
@@ -23,7 +24,7 @@ from fednode.learning.sampler import draw
 from fednode.learning.session import open_session
 from fednode.learning.specs import FitSpec
 from fednode.learning.symmetry import Told, choose, turn
-from fednode.recipe import GeneratorArchitecture, GeneratorRecipe, SamplerRecipe
+from fednode.recipe import GeneratorRecipe, SamplerRecipe
 
 CPU = torch.device("cpu")
 TINY = GeneratorArchitecture(image=ImageShape(size=4, channels=1), channels=(8, 8), blocks=1)

@@ -20,7 +20,8 @@ from fednode.learning.generative import (
     score,
 )
 from fednode.learning.sampler import Denoise, to_data
-from fednode.recipe import TeacherRecipe, teacher_recipe
+from fednode.presets import teacher_recipe
+from fednode.recipe import TeacherRecipe
 
 CPU = torch.device("cpu")
 SPREAD = 0.35

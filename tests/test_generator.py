@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.learning import fitting, generator
 from fednode.learning.denoiser import Denoiser
 from fednode.learning.sampler import draw
 from fednode.learning.weights import BadWeightsError
-from fednode.recipe import GeneratorArchitecture, GeneratorRecipe, SamplerRecipe
+from fednode.recipe import GeneratorRecipe, SamplerRecipe
 
 CPU = torch.device("cpu")
 TINY = GeneratorArchitecture(image=ImageShape(size=4, channels=1), channels=(8, 8), blocks=1)

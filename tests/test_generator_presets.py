@@ -2,16 +2,10 @@
 
 import pytest
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.contract import ImageShape
-from fednode.recipe import (
-    PRESETS,
-    AuditRecipe,
-    GeneratorArchitecture,
-    GeneratorRecipe,
-    SamplerRecipe,
-    default_preset,
-    generator_architecture,
-)
+from fednode.presets import PRESETS, default_preset, generator_architecture
+from fednode.recipe import AuditRecipe, GeneratorRecipe, SamplerRecipe
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from nodes import ROOT
 
 from fednode.contract import ImageShape
 from fednode.learning.weights import generator_tensors
-from fednode.recipe import PRESETS, Preset, generator_architecture
+from fednode.presets import PRESETS, generator_architecture
+from fednode.recipe import Preset
 
 TEXT = (ROOT / "docs" / "generators.md").read_text()
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fednode.architecture import ViTArchitecture
 from fednode.contract import ImageShape
 from fednode.learning import vit
 from fednode.learning.inversion import Inversion, invert, total_variation, variation_gradient
 from fednode.learning.inverted import Classifier, targets_of
 from fednode.learning.patches import Move, left_after, moved, others, pixels_of, stops, survivors
 from fednode.learning.vitfit import Aids
-from fednode.recipe import ViTArchitecture
 from fednode.vit_recipe import InversionRecipe, Mode
 
 torch.set_num_threads(1)

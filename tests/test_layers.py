@@ -16,10 +16,10 @@ SOURCE_ROOTS = [ROOT / name for name in ("node", "crypto", "cli", "protos")]
 
 FLOORS = {
     1: "fednode_crypto fednode_protos fednode.disk fednode.errors fednode.failpoints",
-    2: "fednode.address fednode.catalogue fednode.config fednode.contract fednode.estimate fednode.evaluation "
-    "fednode.grid fednode.lineage "
-    "fednode.manifest fednode.peersedit fednode.peersfile fednode.recipe fednode.records fednode.revocation fednode.roster "
-    "fednode.source fednode.statement fednode.tally fednode.vit_recipe fednode.yamlfile",
+    2: "fednode.address fednode.architecture fednode.catalogue fednode.config fednode.contract fednode.estimate "
+    "fednode.evaluation fednode.grid fednode.lineage fednode.manifest fednode.peersedit fednode.peersfile fednode.presets "
+    "fednode.recipe fednode.records fednode.revocation fednode.roster fednode.source fednode.statement fednode.tally "
+    "fednode.vit_recipe fednode.yamlfile",
     3: "fednode.admission fednode.archive fednode.book fednode.counts fednode.drafts fednode.inventory fednode.ledger "
     "fednode.modes fednode.news fednode.partial fednode.store",
     4: "fednode.exchange fednode.learning",

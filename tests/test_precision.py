@@ -3,10 +3,12 @@
 import pytest
 import torch
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.learning import generative, sampler
 from fednode.learning.denoiser import Denoiser
-from fednode.recipe import GeneratorArchitecture, SamplerRecipe, TeacherRecipe, recipes
+from fednode.presets import recipes
+from fednode.recipe import SamplerRecipe, TeacherRecipe
 
 CPU = torch.device("cpu")
 TINY = GeneratorArchitecture(image=ImageShape(size=4, channels=1), channels=(8, 8), blocks=1)

@@ -10,10 +10,12 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 from torch import Tensor
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.learning.generator import Aids, fit
 from fednode.learning.privacy import chosen, clipped_sum, noise_multiplier, noised_mean, spent
-from fednode.recipe import PRESETS, GeneratorArchitecture, GeneratorRecipe, Preset, PrivacyRecipe, recipes
+from fednode.presets import PRESETS, recipes
+from fednode.recipe import GeneratorRecipe, Preset, PrivacyRecipe
 
 DELTA = 1e-4
 

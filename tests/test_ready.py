@@ -11,13 +11,13 @@ from safetensors.torch import save_file
 from test_plan import TWO, count
 from world import CONTRACT, LABELS, Node, World
 
+from fednode.architecture import ViTArchitecture
 from fednode.contract import ImageShape
 from fednode.learning import dispatch, vit
 from fednode.learning.ready import spread
 from fednode.learning.session import open_session
 from fednode.lineage import Pair
 from fednode.planned import Finished, Fit, spec_digest
-from fednode.recipe import ViTArchitecture
 from fednode.vit_recipe import ready_architecture
 
 IMAGE = ImageShape(size=4, channels=1)

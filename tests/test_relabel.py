@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fednode.architecture import ViTArchitecture
 from fednode.contract import ImageShape
 from fednode.errors import DataError
 from fednode.learning import vit
@@ -15,7 +16,6 @@ from fednode.learning.inversion import Inverted
 from fednode.learning.inverted import Classifier
 from fednode.learning.relabel import divergence, ensemble, relabelled_loss, voting, whole_loss
 from fednode.learning.vitfit import Aids
-from fednode.recipe import ViTArchitecture
 from fednode.vit_recipe import DistilRecipe
 
 torch.set_num_threads(1)

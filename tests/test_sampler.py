@@ -10,7 +10,8 @@ from torch import Tensor
 from fednode.contract import ImageShape
 from fednode.learning.denoiser import Denoiser
 from fednode.learning.sampler import SOLVERS, Denoise, Solve, dpm2m, draw, heun, noise_levels, to_bytes, to_data
-from fednode.recipe import SamplerRecipe, Solver, generator_architecture
+from fednode.presets import generator_architecture
+from fednode.recipe import SamplerRecipe, Solver
 
 RECIPE = SamplerRecipe(steps=3, batch=4)
 

@@ -10,13 +10,13 @@ import pytest
 from making import AUDIT, DENOISER, NUMERICS, digest, identity
 from vectors.make import ALICE, CAROL
 
+from fednode.architecture import ExpertArchitecture
 from fednode.catalogue import FRESH_SECONDS, MAX_LISTED, Catalogue
 from fednode.contract import MAX_LABELS, Contract
 from fednode.errors import PeerError
 from fednode.evaluation import MAX_IMAGES, MAX_LOSS_MICRO, MAX_ROWS, MAX_SCORED, MINIMUM_IMAGES, Evaluation, Row, Scores
 from fednode.lineage import Pair
 from fednode.manifest import MAX_INPUTS, LabelCount, Manifest, Weights
-from fednode.recipe import ExpertArchitecture
 from fednode.revocation import MAX_ERASED, MAX_REBUILT, MAX_REVOKED, Receipt, Revocation, Rotation
 from fednode.statement import MAX_INTEGER, Statement
 from fednode_crypto.digest import sha256_hex

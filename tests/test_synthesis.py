@@ -6,10 +6,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.learning.denoiser import Denoiser
 from fednode.learning.synthesis import Donor, draw_label, samples, shares
-from fednode.recipe import GeneratorArchitecture, SamplerRecipe, SynthesisRecipe
+from fednode.recipe import SamplerRecipe, SynthesisRecipe
 
 TINY = GeneratorArchitecture(image=ImageShape(size=4, channels=1), channels=(8,), blocks=1)
 SAMPLER = SamplerRecipe(steps=2, batch=4)

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from fednode import ranks
+from fednode.architecture import GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.learning import generator
 from fednode.learning.dataset import DataSettings, load
@@ -20,7 +21,7 @@ from fednode.learning.heldout import Judge
 from fednode.learning.team import ALONE, Team
 from fednode.manifest import Numerics
 from fednode.ranks import Ranks
-from fednode.recipe import GeneratorArchitecture, GeneratorRecipe
+from fednode.recipe import GeneratorRecipe
 from fednode.slots import slot_names
 
 CPU = torch.device("cpu")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fednode.architecture import ExpertArchitecture, GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.errors import DataError
 from fednode.learning import expert
@@ -16,14 +17,7 @@ from fednode.learning.expert import Pool
 from fednode.learning.session import Session, open_session
 from fednode.learning.synthesis import Donor
 from fednode.learning.training import Lesson, pools
-from fednode.recipe import (
-    ExpertArchitecture,
-    ExpertRecipe,
-    GeneratorArchitecture,
-    SamplerRecipe,
-    SynthesisRecipe,
-    TeacherRecipe,
-)
+from fednode.recipe import ExpertRecipe, SamplerRecipe, SynthesisRecipe, TeacherRecipe
 
 LABELS = ("cat", "dog", "fox")
 TINY = GeneratorArchitecture(image=ImageShape(size=4, channels=1), channels=(8,), blocks=1)

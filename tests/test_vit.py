@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from fednode.architecture import ViTArchitecture, ViTName
 from fednode.contract import ImageShape
 from fednode.learning import expert, networks, vit
 from fednode.learning.weights import BadWeightsError
-from fednode.recipe import ViTArchitecture, ViTName, vit_architecture
+from fednode.presets import vit_architecture
 
 torch.set_num_threads(1)
 CPU = torch.device("cpu")

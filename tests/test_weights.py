@@ -10,11 +10,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.learning import weights
 from fednode.learning.denoiser import Denoiser
 from fednode.learning.weights import BadWeightsError, check_file, check_generator
-from fednode.recipe import GeneratorArchitecture, generator_architecture
+from fednode.presets import generator_architecture
 
 EXPECTED: weights.Expected = {"a": ((2, 3), torch.float16), "b": ((4,), torch.float32)}
 

@@ -16,19 +16,11 @@ from making import identity
 from pictures import fill
 from PIL import Image
 
+from fednode.architecture import ExpertArchitecture, GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.evaluation import Evaluation
 from fednode.grid import GridRecipe, able
-from fednode.recipe import (
-    AuditRecipe,
-    ExpertArchitecture,
-    ExpertRecipe,
-    GeneratorArchitecture,
-    GeneratorRecipe,
-    SamplerRecipe,
-    SynthesisRecipe,
-    TeacherRecipe,
-)
+from fednode.recipe import AuditRecipe, ExpertRecipe, GeneratorRecipe, SamplerRecipe, SynthesisRecipe, TeacherRecipe
 from fednode_crypto.digest import sha256_hex
 
 ROOT = Path(__file__).parents[1]

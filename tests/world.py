@@ -9,6 +9,7 @@ from making import IMAGE, NOW, NUMERICS, digest, identity
 from pydantic import TypeAdapter
 
 from fednode import inventory, modes
+from fednode.architecture import Architecture
 from fednode.catalogue import FRESH_SECONDS, Catalogue
 from fednode.config import Exchange
 from fednode.contract import Contract
@@ -37,7 +38,8 @@ from fednode.planned import (
     State,
     spec_digest,
 )
-from fednode.recipe import Architecture, AuditRecipe, ExpertRecipe, GeneratorRecipe, Recipes
+from fednode.presets import Recipes
+from fednode.recipe import AuditRecipe, ExpertRecipe, GeneratorRecipe
 from fednode_crypto.identity import PeerId
 
 LABELS = ("ant", "bee", "cat", "dog")

@@ -9,7 +9,7 @@ import typer
 
 from fednode.config import Settings
 from fednode.peersfile import load
-from fednode.recipe import Recipes, generator_architecture, recipes
+from fednode.presets import Recipes, generator_architecture, recipes
 from fednode.workers import Worker, WorkerSettings
 from fednode_cli import connect
 from fednode_cli.options import AsJson, NumberType, PeersFile, PresetName

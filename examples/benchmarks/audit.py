@@ -36,7 +36,8 @@ from fednode.learning.dataset import DataSettings, load
 from fednode.learning.seeds import seed_of
 from fednode.learning.session import Session, make_deterministic, open_session
 from fednode.learning.synthesis import Donor, samples
-from fednode.recipe import PRESETS, AuditRecipe, GeneratorRecipe, SamplerRecipe, generator_architecture
+from fednode.presets import PRESETS, generator_architecture
+from fednode.recipe import AuditRecipe, GeneratorRecipe, SamplerRecipe
 from fednode_crypto.digest import digest_json, sha256_hex
 
 IMAGE = ImageShape(size=8, channels=1)

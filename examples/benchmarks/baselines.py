@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fednode.architecture import ExpertArchitecture
 from fednode.learning import expert, training
 from fednode.learning.expert import Pool
 from fednode.learning.precision import computing
 from fednode.learning.session import Session
-from fednode.recipe import Dtype, ExpertArchitecture, ExpertRecipe
+from fednode.recipe import Dtype, ExpertRecipe
 
 Shard = tuple[Tensor, Tensor]
 Prepare = Callable[[Tensor], Tensor]

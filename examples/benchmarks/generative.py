@@ -31,7 +31,8 @@ from fednode.learning.dataset import DataSettings, load
 from fednode.learning.generative import Term, score
 from fednode.learning.sampler import Denoise
 from fednode.learning.session import make_deterministic
-from fednode.recipe import PRESETS, TeacherRecipe, generator_architecture
+from fednode.presets import PRESETS, generator_architecture
+from fednode.recipe import TeacherRecipe
 
 IMAGE = ImageShape(size=8, channels=1)
 CPU = torch.device("cpu")

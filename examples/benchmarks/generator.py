@@ -22,11 +22,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.learning.fitting import Run, learning_rate
 from fednode.learning.session import make_deterministic
 from fednode.learning.weights import generator_tensors
-from fednode.recipe import PRESETS, GeneratorArchitecture, GeneratorRecipe, Preset, generator_architecture
+from fednode.presets import PRESETS, generator_architecture
+from fednode.recipe import GeneratorRecipe, Preset
 
 SIDES: dict[Preset, int] = {"nano": 8, "xs": 28, "s": 64, "m": 32, "paper": 32}
 ON_CPU: tuple[Preset, ...] = ("nano", "xs", "s")

@@ -32,7 +32,8 @@ from fednode.contract import ImageShape
 from fednode.learning.dataset import DataSettings, load
 from fednode.learning.fitting import CompileError
 from fednode.learning.session import Session, make_deterministic, open_session
-from fednode.recipe import PRESETS, AuditRecipe, Preset, SamplerRecipe, generator_architecture
+from fednode.presets import PRESETS, generator_architecture
+from fednode.recipe import AuditRecipe, Preset, SamplerRecipe
 
 IMAGE = ImageShape(size=8, channels=1)
 LABELS = [str(number) for number in range(10)]

@@ -29,14 +29,8 @@ from fednode.learning.denoiser import Denoiser
 from fednode.learning.expert import Pool
 from fednode.learning.seeds import seed_of
 from fednode.learning.session import Session, make_deterministic, open_session
-from fednode.recipe import (
-    PRESETS,
-    ExpertRecipe,
-    GeneratorRecipe,
-    expert_architecture,
-    expert_recipe,
-    generator_architecture,
-)
+from fednode.presets import PRESETS, expert_architecture, expert_recipe, generator_architecture
+from fednode.recipe import ExpertRecipe, GeneratorRecipe
 from fednode_crypto.digest import sha256_hex
 
 WEIGHTS = (1.0, 1.3, 1.7, 2.1)

@@ -18,11 +18,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from fednode.architecture import ViTName
 from fednode.contract import ImageShape
 from fednode.learning import vit
 from fednode.learning.inversion import Inversion
 from fednode.learning.session import make_deterministic, open_session
-from fednode.recipe import ViTName
 from fednode.vit_recipe import InversionRecipe, Mode, ready_architecture
 
 MODES: tuple[Mode, ...] = get_args(Mode)

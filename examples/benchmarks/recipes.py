@@ -28,14 +28,8 @@ from fednode.learning.dataset import Dataset, DataSettings, load
 from fednode.learning.product import product_of_experts
 from fednode.learning.session import Session, make_deterministic, open_session
 from fednode.learning.synthesis import Donor
-from fednode.recipe import (
-    PRESETS,
-    ExpertRecipe,
-    SamplerRecipe,
-    expert_architecture,
-    expert_recipe,
-    generator_architecture,
-)
+from fednode.presets import PRESETS, expert_architecture, expert_recipe, generator_architecture
+from fednode.recipe import ExpertRecipe, SamplerRecipe
 from fednode_crypto.digest import sha256_hex
 
 IMAGE = ImageShape(size=8, channels=1)

@@ -21,7 +21,8 @@ from rich.table import Table
 
 from fednode.learning import expert, training
 from fednode.learning.session import Session, make_deterministic, open_session
-from fednode.recipe import ExpertRecipe, SamplerRecipe, Solver, expert_architecture, expert_recipe
+from fednode.presets import expert_architecture, expert_recipe
+from fednode.recipe import ExpertRecipe, SamplerRecipe, Solver
 
 SAMPLERS: tuple[tuple[Solver, int], ...] = (
     ("heun", 50),

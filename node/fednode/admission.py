@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
+from fednode.architecture import GeneratorArchitecture, ViTArchitecture
 from fednode.catalogue import SKEW_SECONDS, Catalogue
 from fednode.contract import Contract
 from fednode.errors import PeerError
 from fednode.evaluation import Evaluation
 from fednode.manifest import Manifest
-from fednode.recipe import GeneratorArchitecture, ViTArchitecture, vit_architecture
+from fednode.presets import vit_architecture
 from fednode.revocation import Receipt
 from fednode.roster import Roster
 from fednode.statement import Statement

@@ -20,7 +20,7 @@ from fednode.inventory import Inventory
 from fednode.lineage import Lineage, Pair
 from fednode.manifest import Manifest
 from fednode.parts import common_fields, product_fields
-from fednode.recipe import Recipes
+from fednode.presets import Recipes
 from fednode.scoring import parts_of
 from fednode.store import Store
 from fednode.workers import Fields, Worker

@@ -19,7 +19,7 @@ from fednode.manifest import Kind
 from fednode.modes import UNDECIDED, Choice
 from fednode.peersfile import Peers
 from fednode.planned import Finished, Own, OwnLabel, State
-from fednode.recipe import Recipes
+from fednode.presets import Recipes
 from fednode.records import JobRecord
 from fednode.scoring import cells_of, grid_of, parts_of
 from fednode.store import Store

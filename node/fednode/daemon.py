@@ -44,7 +44,7 @@ from fednode.lineage import Pair
 from fednode.peersfile import load as load_peers
 from fednode.plan import plan
 from fednode.planned import Confirm, Job, Plan, Publish, Sign, SignEvaluation
-from fednode.recipe import recipes
+from fednode.presets import recipes
 from fednode.report import View, report
 from fednode.scoring import was_scored_with
 from fednode.signing import evaluation_of, manifest_of

@@ -4,9 +4,9 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from fednode.architecture import Architecture
 from fednode.contract import MAX_LABELS, Label, Value
 from fednode.lineage import Pair
-from fednode.recipe import Architecture
 from fednode.statement import MAX_INTEGER, Digest, PeerIdText, Reason, Statement
 
 MAX_WEIGHTS = 32 * 1024**3

@@ -6,7 +6,7 @@ from typing import Any
 from fednode.contract import Contract
 from fednode.lineage import Pair
 from fednode.manifest import Manifest
-from fednode.recipe import Recipes
+from fednode.presets import Recipes
 from fednode.store import Store
 
 Document = dict[str, Any]

@@ -10,7 +10,7 @@ from fednode.evaluation import Evaluation
 from fednode.inventory import Held, Inventory, Missing, Word
 from fednode.lineage import Pair
 from fednode.manifest import Audit, LabelCount
-from fednode.recipe import Recipes
+from fednode.presets import Recipes
 from fednode.vit_recipe import ClassifierRecipe, DistilRecipe, ViTRecipes
 from fednode_crypto.digest import digest_json
 from fednode_crypto.identity import PeerId

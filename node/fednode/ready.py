@@ -8,11 +8,11 @@ Rule 3: how many images it has seen is not known; it counts one for each of its 
 from collections.abc import Sequence
 from typing import Any, get_args
 
+from fednode.architecture import ViTName
 from fednode.contract import label_name
 from fednode.core import READY, Core
 from fednode.errors import RefusedError
 from fednode.planned import spec_digest
-from fednode.recipe import ViTName
 from fednode.vit_recipe import ImportRecipe
 from fednode.workers import Worker
 

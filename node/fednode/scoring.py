@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from fednode.grid import GridRecipe, able
 from fednode.inventory import Inventory
 from fednode.lineage import Lineage
-from fednode.recipe import Recipes
+from fednode.presets import Recipes
 from fednode_crypto.identity import PeerId
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from fednode.architecture import Architecture, ExpertArchitecture, GeneratorArchitecture, ViTArchitecture
 from fednode.catalogue import SKEW_SECONDS
 from fednode.core import Core
 from fednode.evaluation import Evaluation, Scores
 from fednode.manifest import Kind, Manifest, Numerics, Privacy, Weights
 from fednode.planned import Sign, SignEvaluation, Spec, spec_digest
-from fednode.recipe import Architecture, ExpertArchitecture, GeneratorArchitecture, Recipe, ViTArchitecture
+from fednode.recipe import Recipe
 from fednode.scoring import grid_of
 from fednode.vit_recipe import ImportRecipe
 

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fednode.architecture import ExpertShape
 from fednode.inventory import Inventory
 from fednode.lineage import Pair
 from fednode.manifest import LabelCount, Manifest
 from fednode.planned import Finished, OwnLabel, Spec, State, spec_digest
-from fednode.recipe import ExpertShape, Recipe, expert_architecture, generator_architecture, vit_architecture
+from fednode.presets import expert_architecture, generator_architecture, vit_architecture
+from fednode.recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from fednode.architecture import ViTArchitecture, ViTName
 from fednode.contract import ImageShape, Value
-from fednode.recipe import Augment, Dtype, Recipe, ViTArchitecture, ViTName, vit_architecture
+from fednode.presets import vit_architecture
+from fednode.recipe import Augment, Dtype, Recipe
 
 Mode = Literal["dense", "sparse", "random", "rebirth"]
 Reading = Literal["none", "subset", "dense"]
@@ -54,7 +56,7 @@ class InversionRecipe(Recipe):
     224 px a batch takes about 42 MiB of memory an image with vit_tiny in float32, and more in proportion to the width.
     """
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     mode: Mode = "sparse"
     steps: Annotated[int, Field(ge=1, le=100_000)] = 400
     lr_milli: Annotated[int, Field(ge=1, le=10_000)] = 250
@@ -92,7 +94,7 @@ class DistilRecipe(Recipe):
     `augment`, `shift` and `jitter_milli` change real images, as in ExpertRecipe.
     """
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     inversion: InversionRecipe = InversionRecipe()
     start: Literal["classifier", "fresh"] = "classifier"
     relabel: Reading = "subset"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fednode.architecture import ExpertArchitecture, GeneratorArchitecture, ViTArchitecture
 from fednode.catalogue import FRESH_SECONDS, Catalogue
 from fednode.contract import Contract, ImageShape
 from fednode.evaluation import Evaluation, Row, Scores
 from fednode.lineage import Pair
 from fednode.manifest import Audit, LabelCount, Manifest, Numerics, Privacy, Weights
-from fednode.recipe import ExpertArchitecture, GeneratorArchitecture, ViTArchitecture
 from fednode.revocation import Receipt, Revocation, Rotation
 from fednode.statement import Statement
 from fednode_crypto.digest import sha256_hex

@@ -7,7 +7,7 @@ from typing import Any
 
 from fednode.contract import ImageShape
 from fednode.errors import DataError
-from fednode.recipe import generator_architecture, recipes
+from fednode.presets import generator_architecture, recipes
 from fednode_cli import ownworker
 from fednode_cli.demo.homes import Shares, Source
 from fednode_cli.ownworker import Document, Request, Told

@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from comparison.asking import Answers, Asking, Table
 from comparison.crew import Bar
 from comparison.shelf import Record
+from fednode.architecture import ExpertArchitecture
 from fednode.learning import expert as experts
 from fednode.learning.augment import augment
 from fednode.learning.generative import Term, posterior, score
 from fednode.learning.sampler import to_data
-from fednode.recipe import ExpertArchitecture, ExpertRecipe, expert_architecture
+from fednode.presets import expert_architecture
+from fednode.recipe import ExpertRecipe
 
 COUNTED = 64
 TINY = 1e-30

@@ -7,7 +7,8 @@ from typing import get_args
 from platformdirs import user_cache_path
 
 from comparison.crew import cores
-from fednode.recipe import PRESETS, Dtype
+from fednode.presets import PRESETS
+from fednode.recipe import Dtype
 from fednode.source import KINDS
 
 

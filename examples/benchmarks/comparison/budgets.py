@@ -4,7 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from fednode.contract import ImageShape
-from fednode.recipe import Dtype, ExpertRecipe, Preset, Recipes, recipes
+from fednode.presets import Recipes, recipes
+from fednode.recipe import Dtype, ExpertRecipe, Preset
 
 MANY_ROUNDS = 200  # FedAvg's rounds in FederatedFactory's comparison (2603.16370); their bytes are reported, not run
 

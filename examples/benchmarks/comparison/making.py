@@ -12,16 +12,11 @@ from typing import Any
 from comparison.crew import Bar, Crew, Job
 from comparison.draws import Draw, Node, Task
 from comparison.shelf import Record
+from fednode.architecture import ExpertArchitecture, GeneratorArchitecture
 from fednode.errors import DataError
 from fednode.learning.synthesis import Donor, draw_label
-from fednode.recipe import (
-    ExpertArchitecture,
-    ExpertRecipe,
-    GeneratorArchitecture,
-    Recipes,
-    expert_architecture,
-    generator_architecture,
-)
+from fednode.presets import Recipes, expert_architecture, generator_architecture
+from fednode.recipe import ExpertRecipe
 
 Show = Callable[[str, int], Bar]
 

@@ -16,10 +16,11 @@ from comparison.draws import Node
 from comparison.making import Making
 from comparison.shelf import Record, key_of
 
+from fednode.architecture import ViTArchitecture
 from fednode.learning.inversion import Inverted
 from fednode.learning.inverted import Classifier, inverted
 from fednode.learning.vitfit import Aids
-from fednode.recipe import ViTArchitecture, vit_architecture
+from fednode.presets import vit_architecture
 from fednode.vit_recipe import DistilRecipe, InversionRecipe
 from mitr.budgets import Budget
 from mitr.students import Teachers

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fednode.architecture import ViTArchitecture
 from fednode.learning import vit
 from fednode.learning.augment import augment
 from fednode.learning.precision import computing
 from fednode.learning.sampler import to_data
 from fednode.learning.vitfit import Aids, Run, seeded, train
-from fednode.recipe import ViTArchitecture
 from fednode.vit_recipe import ClassifierRecipe
 
 

@@ -15,7 +15,7 @@ from fednode.learning.requests import Baseline, Samples
 from fednode.learning.session import Report, Session
 from fednode.learning.synthesis import Donor, samples
 from fednode.learning.training import Lesson, pools
-from fednode.recipe import expert_architecture
+from fednode.presets import expert_architecture
 
 Result = dict[str, Any]
 

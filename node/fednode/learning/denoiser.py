@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.learning.layers import Fourier, MPConv, mp_cat, mp_silu, mp_sum, normalise, normalise_weights
-from fednode.recipe import GeneratorArchitecture
 
 SIGMA_DATA = 0.5
 RESIDUAL = 0.3

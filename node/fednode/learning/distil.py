@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fednode.architecture import ViTArchitecture
 from fednode.errors import DataError
 from fednode.learning import vit
 from fednode.learning.augment import augment
@@ -21,7 +22,6 @@ from fednode.learning.relabel import ensemble, relabelled_loss, voting, whole_lo
 from fednode.learning.sampler import to_data
 from fednode.learning.training import balanced
 from fednode.learning.vitfit import Aids, Run, seeded, train
-from fednode.recipe import ViTArchitecture
 from fednode.vit_recipe import DistilRecipe
 
 ANSWER_BATCH = 256

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fednode.architecture import ExpertArchitecture
 from fednode.learning import weights
 from fednode.learning.augment import augment
 from fednode.learning.precision import computing
 from fednode.learning.sampler import to_data
 from fednode.learning.weights import BadWeightsError, Expected
-from fednode.recipe import ExpertArchitecture, ExpertRecipe
+from fednode.recipe import ExpertRecipe
 
 SMALL_IMAGE = 64
 ANSWER_BATCH = 256

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.errors import FednodeError
 from fednode.learning.denoiser import SIGMA_DATA, Denoiser
 from fednode.learning.ema import PowerEma
@@ -20,7 +21,7 @@ from fednode.learning.precision import computing
 from fednode.learning.privacy import Loss, chosen, clipped_sum, noise_multiplier, noised_mean, source_of
 from fednode.learning.symmetry import Told, choose, turn
 from fednode.learning.team import ALONE, Team
-from fednode.recipe import GeneratorArchitecture, GeneratorRecipe, PrivacyRecipe
+from fednode.recipe import GeneratorRecipe, PrivacyRecipe
 
 UNCERTAINTY_FEATURES = 128
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")

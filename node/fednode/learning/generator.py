@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.learning import weights
 from fednode.learning.checkpoint import Checkpoint
 from fednode.learning.denoiser import Denoiser
@@ -14,7 +15,7 @@ from fednode.learning.fitting import Run, learning_rate
 from fednode.learning.heldout import Judge, chosen
 from fednode.learning.sampler import to_data
 from fednode.learning.team import ALONE, Team
-from fednode.recipe import GeneratorArchitecture, GeneratorRecipe
+from fednode.recipe import GeneratorRecipe
 
 Progress = Callable[[int, int], None]
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fednode.architecture import ViTArchitecture
 from fednode.learning import vit
 from fednode.learning.patches import Move, moved, others, pixels_of, stops, survivors
 from fednode.learning.precision import computing
 from fednode.learning.sampler import to_bytes
 from fednode.learning.vitfit import Aids
-from fednode.recipe import ViTArchitecture
 from fednode.vit_recipe import InversionRecipe
 
 EPSILON = 1e-8

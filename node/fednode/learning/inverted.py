@@ -11,12 +11,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from fednode.architecture import ViTArchitecture
 from fednode.learning import derived
 from fednode.learning.inversion import Inverted, invert
 from fednode.learning.seeds import seed_of
 from fednode.learning.synthesis import Numerics, shares
 from fednode.learning.vitfit import Aids, Progress
-from fednode.recipe import ViTArchitecture
 from fednode.vit_recipe import InversionRecipe
 from fednode_crypto.digest import digest_json
 

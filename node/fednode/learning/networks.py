@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from fednode.architecture import ExpertArchitecture, ExpertShape, GeneratorArchitecture, ViTArchitecture
 from fednode.learning import expert, vit, weights
 from fednode.learning.weights import Expected
-from fednode.recipe import ExpertArchitecture, ExpertShape, GeneratorArchitecture, ViTArchitecture
 
 
 def tensors_of(architecture: GeneratorArchitecture | ExpertArchitecture | ViTArchitecture) -> Expected:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, TypeAdapter, model_validator
 
 from fednode import grid
+from fednode.architecture import Architecture, ExpertShape, GeneratorArchitecture, ViTArchitecture, ViTName
 from fednode.contract import ImageShape, Label, Value
 from fednode.learning.dataset import DataSettings
 from fednode.learning.specs import (
@@ -20,15 +21,7 @@ from fednode.learning.specs import (
     Labels,
     ScoreSpec,
 )
-from fednode.recipe import (
-    Architecture,
-    ExpertRecipe,
-    ExpertShape,
-    GeneratorArchitecture,
-    GeneratorRecipe,
-    ViTArchitecture,
-    ViTName,
-)
+from fednode.recipe import ExpertRecipe, GeneratorRecipe
 
 
 class WithData(Value):

@@ -8,12 +8,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from fednode.architecture import ExpertShape, GeneratorArchitecture
 from fednode.contract import ImageShape
 from fednode.learning import dataset, generator, networks
 from fednode.learning.dataset import Dataset, DataSettings
 from fednode.learning.denoiser import Denoiser
 from fednode.learning.team import ALONE, Team, join
-from fednode.recipe import ExpertShape, GeneratorArchitecture
 from fednode_crypto.strict_json import JSON
 
 Report = Callable[[str, int, int], None]

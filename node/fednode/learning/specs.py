@@ -5,16 +5,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from fednode import grid
+from fednode.architecture import ExpertArchitecture, GeneratorArchitecture, ViTArchitecture
 from fednode.contract import Label, Value
-from fednode.recipe import (
-    AuditRecipe,
-    ExpertArchitecture,
-    ExpertRecipe,
-    GeneratorArchitecture,
-    GeneratorRecipe,
-    SynthesisRecipe,
-    ViTArchitecture,
-)
+from fednode.recipe import AuditRecipe, ExpertRecipe, GeneratorRecipe, SynthesisRecipe
 from fednode.vit_recipe import ClassifierRecipe, DistilRecipe
 
 Labels = Annotated[tuple[Label, ...], Field(min_length=1)]

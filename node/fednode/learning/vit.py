@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fednode.architecture import ViTArchitecture
 from fednode.learning import weights
 from fednode.learning.weights import BadWeightsError, Expected
-from fednode.recipe import ViTArchitecture
 
 if TYPE_CHECKING:
     from timm.layers import Attention

@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from fednode.architecture import GeneratorArchitecture
 from fednode.errors import FednodeError
 from fednode.learning.denoiser import Denoiser
-from fednode.recipe import GeneratorArchitecture
 from fednode_crypto import strict_json
 from fednode_crypto.errors import StrictJsonError
 

@@ -23,9 +23,9 @@ FLOORS = {
     3: "fednode.admission fednode.archive fednode.book fednode.counts fednode.drafts fednode.inventory fednode.ledger "
     "fednode.modes fednode.news fednode.partial fednode.store",
     4: "fednode.exchange fednode.learning",
-    5: "fednode.answers fednode.audits fednode.core fednode.desk fednode.federated fednode.gather fednode.jobs fednode.offer "
-    "fednode.parts fednode.plan fednode.planned fednode.ranks fednode.ready fednode.report fednode.scoring fednode.signing "
-    "fednode.slots fednode.specs fednode.unlearning fednode.worker fednode.workers",
+    5: "fednode.answers fednode.audits fednode.core fednode.desk fednode.federated fednode.fields fednode.gather fednode.jobs "
+    "fednode.offer fednode.parts fednode.plan fednode.planned fednode.ranks fednode.ready fednode.report fednode.scoring "
+    "fednode.signing fednode.slots fednode.specs fednode.unlearning fednode.worker fednode.workers",
     6: "fednode.control fednode.daemon fednode.verbs",
     7: "fednode_cli",
 }

@@ -23,21 +23,30 @@ from fednode.core import Core
 from fednode.disk import storage_errors
 from fednode.errors import DataError, FednodeError, StorageError, WorkerError
 from fednode.evaluation import counts_digest
+from fednode.fields import data_fields, made_fields, score_fields
 from fednode.lineage import Lineage, Pair
-from fednode.parts import common_fields, product_fields
-from fednode.planned import AuditJob, Check, Expert, Fit, Job, OwnLabel, Scan, Score, spec_digest
-from fednode.scoring import cells_of, grid_of
+from fednode.planned import (
+    CLASSIFIER,
+    AuditJob,
+    Check,
+    Expert,
+    Fit,
+    Job,
+    OwnLabel,
+    Scan,
+    Score,
+    key,
+    title,
+)
+from fednode.scoring import grid_of
 from fednode.slots import slot_names, slots
 from fednode.specs import input_digests, own_digests, seen_labels
 from fednode.workers import Fields, Worker
 from fednode_crypto.digest import sha256_hex
-from fednode_crypto.errors import KeyFileError
-from fednode_crypto.secret import FIT_NOISE, derive, load_or_make
 
 MAX_TRIES = 5
 FIRST_PAUSE_SECONDS = 2.0
 LONG_PAUSE_SECONDS = 3600.0 * 24 * 365
-CLASSIFIER = "of the classifier"
 
 BuildJob = Scan | Fit | AuditJob | Expert | Score
 
@@ -57,29 +66,6 @@ class Failure:
     def given_up(self, now: float) -> bool:
         """Whether only a restart or a rescan tries it again."""
         return self.not_before > now + LONG_PAUSE_SECONDS / 2
-
-
-def title(job: Job) -> str:
-    """The job in a few words."""
-    match job:
-        case Scan():
-            return "scan"
-        case Fit(label=label):
-            return f"fit {label or CLASSIFIER}"
-        case AuditJob(label=label):
-            return f"audit {label or CLASSIFIER}"
-        case Expert():
-            return "expert"
-        case Check(pair=pair):
-            return f"check {pair.digest[:12]}"
-    return type(job).__name__.lower()
-
-
-def key(job: Job) -> str:
-    """What names a job: the digest of its spec where it has one."""
-    if isinstance(job, Fit | AuditJob | Expert | Score):
-        return spec_digest(job.spec)
-    return title(job)
 
 
 class Jobs:
@@ -200,7 +186,7 @@ class Jobs:
                 await self._score(job)
 
     async def _scan(self) -> None:
-        result = await self._ask(Scan(), "scan", self._data(), frozenset())
+        result = await self._ask(Scan(), "scan", data_fields(self._core), frozenset())
         scanned = tuple(OwnLabel(**found) for found in result["labels"])
         if lost := cores.given(self._core) - {own.label for own in scanned}:
             raise DataError(
@@ -232,11 +218,7 @@ class Jobs:
 
     async def _make(self, job: Fit | Expert, uses: Lineage) -> None:
         out = self._scratch(job)
-        fields = {**self._data(), "spec": dict(job.spec), "out": str(out)}
-        if isinstance(job, Fit) and job.spec["recipe"].get("privacy"):
-            fields["secret"] = self._secret(job)
-        if isinstance(job, Expert):
-            fields |= self._inputs(job)
+        fields = {**made_fields(self._core, job), "spec": dict(job.spec), "out": str(out)}
         result = await self._build_in_slot(job, fields, uses)
         pieces = self._core.store.ingest(out, self._core.me)
         out.unlink(missing_ok=True)
@@ -245,7 +227,7 @@ class Jobs:
     async def _audit(self, job: AuditJob, pair: Pair) -> None:
         out = self._core.store.derived(pair) / audits.REPORT
         fields = {
-            **self._data(),
+            **data_fields(self._core),
             "spec": dict(job.spec),
             "weights": str(self._core.store.path(pair)),
             "out": str(out),
@@ -259,26 +241,8 @@ class Jobs:
             log.warning("The %s is not published (see `fednode audit`): %s", what, reasons)
 
     async def _score(self, job: Score) -> None:
-        stock, uses = cores.stock(self._core), frozenset(job.lineage)
-        experts, generators, classifiers = (
-            {pair: manifest for pair, manifest in live.items() if pair in uses}
-            for live in (stock.experts, stock.generators, stock.classifiers)
-        )
-        data, cells = self._data(), cells_of(stock, job.spec["labels"])
-        fields = {
-            **product_fields(
-                experts,
-                generators if "generative" in cells else {},
-                classifiers if "ensemble" in cells else {},
-                self._core.store,
-            ),
-            **common_fields(self._core.contract, self._core.recipes),
-            "labels": job.spec["labels"],
-            "contract_labels": data["labels"],
-            "data": data["data"],
-            "spec": dict(job.spec),
-        }
-        result = await self._build_in_slot(job, fields, uses)
+        fields = {**score_fields(self._core, job), "spec": dict(job.spec)}
+        result = await self._build_in_slot(job, fields, frozenset(job.lineage))
         grid, scores = grid_of(self._core.recipes).digest, result["scores"]
         digest = counts_digest(grid, tuple(job.spec["labels"]), scores) if scores else None
         self._core.ledger.set("latency", result["latency"])
@@ -352,37 +316,6 @@ class Jobs:
         again = isinstance(error, StorageError) or (tries < MAX_TRIES and not isinstance(error, DataError))
         pause = FIRST_PAUSE_SECONDS * 4 ** min(tries - 1, MAX_TRIES - 2) if again else LONG_PAUSE_SECONDS
         self.failures[key(job)] = Failure(title(job), code, str(error), tries, time.monotonic() + pause)
-
-    def _data(self) -> dict[str, Any]:
-        settings, contract = self._core.settings, self._core.contract
-        data = None
-        if settings.data is not None:
-            data = {
-                "source": settings.data,
-                "labels": list(settings.labels) if settings.labels else None,
-                "skip_bad": settings.skip_bad,
-            }
-        return {"data": data, "image": contract.image.model_dump(mode="json"), "labels": list(contract.labels)}
-
-    def _files(self, pair: Pair) -> dict[str, str]:
-        return {"weights": str(self._core.store.path(pair)), "derived": str(self._core.store.derived(pair))}
-
-    def _inputs(self, job: Expert) -> Fields:
-        """Where the artifacts are that an expert is made from, by kind."""
-        classifiers = cores.stock(self._core).classifiers
-        given = {
-            "generators": {pair.digest: self._files(pair) for pair in job.inputs if pair not in classifiers},
-            "classifiers": {pair.digest: self._files(pair) for pair in job.inputs if pair in classifiers},
-        }
-        return given if job.spec["job"] == "distil" else {"generators": given["generators"]}
-
-    def _secret(self, job: Fit) -> str:
-        """What the noise of a private fit follows from: this home's secret and the spec, so that a rerun spends nothing."""
-        cores.check_secret(self._core)
-        try:
-            return derive(load_or_make(self._core.home.secret), FIT_NOISE, key(job)).hex()
-        except KeyFileError as error:
-            raise StorageError(error.message, error.hint) from error
 
     def _scratch(self, job: Job) -> Path:
         self._core.home.work.mkdir(mode=0o700, exist_ok=True)

@@ -16,6 +16,7 @@ from fednode_crypto.digest import digest_json
 from fednode_crypto.identity import PeerId
 
 Spec = Mapping[str, Any]
+CLASSIFIER = "of the classifier"
 
 
 def spec_digest(spec: Spec) -> str:
@@ -173,6 +174,29 @@ class SignEvaluation:
 
 
 Job = Scan | Check | Fit | AuditJob | Sign | Publish | Expert | Confirm | Score | SignEvaluation
+
+
+def title(job: Job) -> str:
+    """The job in a few words."""
+    match job:
+        case Scan():
+            return "scan"
+        case Fit(label=label):
+            return f"fit {label or CLASSIFIER}"
+        case AuditJob(label=label):
+            return f"audit {label or CLASSIFIER}"
+        case Expert():
+            return "expert"
+        case Check(pair=pair):
+            return f"check {pair.digest[:12]}"
+    return type(job).__name__.lower()
+
+
+def key(job: Job) -> str:
+    """What names a job: the digest of its spec where it has one."""
+    if isinstance(job, Fit | AuditJob | Expert | Score):
+        return spec_digest(job.spec)
+    return title(job)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from fednode.core import Core, Sight
 from fednode.desk import NodeDesk
 from fednode.exchange.exchange import Link
 from fednode.inventory import SOURCES, Inventory, Missing
-from fednode.jobs import Jobs, key
+from fednode.jobs import Jobs
 from fednode.lineage import Pair
 from fednode.manifest import Manifest
 from fednode.peersfile import Peer
-from fednode.planned import AuditJob, Expert, Fit, Plan, Scan, Score, SignEvaluation
+from fednode.planned import AuditJob, Expert, Fit, Plan, Scan, Score, SignEvaluation, key
 from fednode.revocation import Receipt, quorum_size
 from fednode.roster import Standing
 from fednode_crypto.identity import PeerId

@@ -64,3 +64,21 @@ def test_what_is_wrong_with_the_arguments_is_told_in_a_sentence(
         with pytest.raises(SystemExit) as ended:
             main([*cache, *wrong])
         assert ended.value.code == 2
+
+
+def test_private_generators_are_compared_by_the_same_rows(
+    tmp_path: Path, own_numerics: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ["--budget", "smoke", "--labels", "0,1", "--test-images", "30", "--jobs", "1", "--device", "cpu", "--json"]
+    few += ["--cache", str(tmp_path / "cache"), "--methods", "generative,experts"]
+    rows = {}
+    for name, dp in {"open": [], "private": ["--dp", "5"]}.items():
+        assert main([*few, *dp]) == 0
+        rows[name] = json.loads(capsys.readouterr().out)
+    assert rows["open"].keys() == rows["private"].keys() == {"generative", "experts"}
+    assert rows["open"]["generative"]["auroc"] != rows["private"]["generative"]["auroc"]
+    made = [json.loads(path.read_text()) for path in (tmp_path / "cache" / "things").glob("expert-*.json")]
+    assert [one["images"]["real"] > 0 for one in made].count(
+        True
+    ) == 2  # the open ones; the private ones are one and the same
+    assert [one["membership"] for one in made if not one["images"]["real"]] == [None]

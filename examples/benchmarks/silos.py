@@ -24,6 +24,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def compare(task: Task, asked: argparse.Namespace) -> tuple[dict[str, dict[str, Row]], Making, dict[str, Evaluated]]:
     """Rows by method and draw, the last draw, and each draw's test images. Raises FednodeError."""
     budget = budgets.BUDGETS[asked.budget].changed(asked.preset, asked.fit_images, asked.expert_steps, asked.dtype)
-    budget = budget.compiled() if asked.compile else budget
+    budget = replace(budget.compiled() if asked.compile else budget, epsilon=asked.dp)
     methods = asked.methods or budgets.methods(budget)
     make_deterministic(1)
     crew = Crew(asked.jobs, open_session(asked.device, 1), Shelf(asked.cache))
@@ -130,7 +131,9 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help="steps of an expert, and of the network on pooled data (the budget's)",
     )
-    add("--compile", action="store_true", help="compile the networks of fits; needs a C++ compiler")
+    generators = parser.add_mutually_exclusive_group()
+    generators.add_argument("--compile", action="store_true", help="compile the networks of fits; needs a C++ compiler")
+    generators.add_argument("--dp", type=float, metavar="EPSILON", help="fit generators with differential privacy")
     add("--methods", type=_methods, help="rows, with commas (those of the budget)")
     return parser.parse_args(words)
 

@@ -20,7 +20,7 @@ class Budget:
 
     `rounds` and `epochs` of the averaged baselines; changes to the recipes of generators (`fit`), of experts (`expert`), of their
     synthesis (`draws`) and of the audit; the other recipes of experts to compare (None: all); the size of generators (None: by
-    image size); what networks compute in (None: as the recipes say).
+    image size); what networks compute in (None: as the recipes say); the epsilon of private generators (None: none).
     """
 
     rounds: int
@@ -32,10 +32,11 @@ class Budget:
     variants: tuple[str, ...] | None = None
     preset: Preset | None = None
     dtype: Dtype | None = None
+    epsilon: float | None = None
 
     def recipes(self, image: ImageShape) -> Recipes:
         """The node's own default recipes for images of this shape, with the budget's changes."""
-        found = recipes(image, self.preset, dtype=self.dtype)
+        found = recipes(image, self.preset, epsilon=self.epsilon, dtype=self.dtype)
         synthesis = found.expert.synthesis.model_copy(update=self.draws)
         return found.model_copy(
             update={

@@ -17,6 +17,7 @@ from fednode.errors import DataError
 from fednode.learning.synthesis import Donor, draw_label
 from fednode.presets import Recipes, expert_architecture, generator_architecture
 from fednode.recipe import ExpertRecipe
+from fednode_crypto.digest import digest_json
 
 Show = Callable[[str, int], Bar]
 
@@ -51,7 +52,7 @@ class Making:
         ]
         if len({label for _, label, _ in wanted}) < 2:
             raise DataError("Fewer than 2 labels have a generator.", "Use more images, or fewer nodes.")
-        jobs = [self._job(self._fit_spec(node, label), node) for node, label, _ in wanted]
+        jobs = [self._fit_job(node, label) for node, label, _ in wanted]
         records = self.crew.make(jobs, self.show("generators", len(jobs)))
         return [Generator(label, count, record) for (_, label, count), record in zip(wanted, records, strict=True)]
 
@@ -88,14 +89,16 @@ class Making:
             found[one.label].append(Donor(digest, one.label, one.images, network, self.crew.shelf.derived(digest)))
         return found
 
-    def _fit_spec(self, node: Node, label: str) -> dict[str, Any]:
-        return {
+    def _fit_job(self, node: Node, label: str) -> Job:
+        spec = {
             "job": "fit",
             "recipe": self.recipes.generator.model_dump(mode="json"),
             "architecture": self.generator_shape.model_dump(mode="json"),
             "label": label,
             "images": node.own[label].digest,
         }
+        secret = {"secret": digest_json("fednode/benchmark/secret/v1", spec)} if self.recipes.generator.privacy else {}
+        return self._job(spec, node, **secret)
 
     def _experts(self, recipe: ExpertRecipe, nodes: Sequence[Node | None], what: str) -> list[Record]:
         files = {
@@ -129,7 +132,10 @@ class Making:
         }
 
     def _own(self, node: Node | None) -> list[list[str]]:
-        return [[label, node.own[label].digest] for label in self.covered if label in node.own] if node else []
+        """The own images that an expert sees: none where generators are private."""
+        if node is None or self.recipes.generator.privacy:
+            return []
+        return [[label, node.own[label].digest] for label in self.covered if label in node.own]
 
     def _job(self, spec: dict[str, Any], node: Node | None, **fields: Any) -> Job:
         data = {"source": node.source, "labels": None, "skip_bad": False} if node else None

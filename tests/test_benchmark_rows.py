@@ -7,7 +7,7 @@ import pytest
 from comparison import wire
 from comparison.budgets import Budget
 from comparison.rows import Row, Rows
-from comparison.summary import bootstrap, minus, student_interval, summarise
+from comparison.summary import Found, bootstrap, minus, student_interval, summarise
 
 from fednode.learning.dataset import Evaluated
 
@@ -80,10 +80,11 @@ def test_both_is_the_geometric_mean_of_the_products(monkeypatch: pytest.MonkeyPa
 
 def test_rows_are_summed_up_as_mean_and_deviation_over_the_seeds() -> None:
     rows = {"pooled": {"0": row([0, 1, 2, 0]), "1": row([0, 1, 2, 2])}}
-    found = summarise(rows, TESTS)["pooled"]
+    found = summarise(Found(rows, TESTS, TESTS))["pooled"]
     assert found["mean"] == pytest.approx(0.875)
     assert found["sd"] == pytest.approx(0.125 * 2**0.5)
     assert found["seeds"] == {"0": 1.0, "1": 0.75}
+    assert found["validation"]["mean"] == pytest.approx(0.875)
     assert found["bytes"]["wire"] == 1_000_000
     assert {"auroc", "f1", "ece", "network_calls", "seconds"} <= found.keys()
 
@@ -93,7 +94,7 @@ def test_auto_is_compared_with_pooled_image_by_image() -> None:
         "pooled": {"0": row([0, 1, 2, 1]), "1": row([0, 1, 2, 0])},
         "auto": {"0": row([0, 1, 2, 0], "generative"), "1": row([0, 1, 1, 0], "product")},
     }
-    found = summarise(rows, TESTS)["auto"]
+    found = summarise(Found(rows, TESTS, TESTS))["auto"]
     assert found["chosen"] == {"0": "generative", "1": "product"}
     gap = found["minus_pooled"]
     assert (gap["mean"], gap["images"]) == (0.0, 8)

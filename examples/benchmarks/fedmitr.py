@@ -26,7 +26,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,9 @@ from comparison import arguments, summary
 from comparison.crew import Crew
 from comparison.draws import Cut, Task, draw, open_task
 from comparison.making import Making
-from comparison.rows import Row, measures
+from comparison.rows import Row
 from comparison.shelf import Shelf
+from comparison.summary import Found
 from comparison.views import display
 from mitr import budgets, views
 from mitr.budgets import VARIANT
@@ -48,20 +49,10 @@ from mitr.rows import Rows
 from rich.console import Console
 
 from fednode.errors import ExitCode, FednodeError
-from fednode.learning.dataset import Evaluated
 from fednode.learning.session import make_deterministic, open_session
 
 WIDTH = 150  # of the table in a file or a pipe
 DRAWN_MODES = ("dense", "sparse", "random", "rebirth")
-
-
-@dataclass
-class Found:
-    """The rows of a partition by method and draw, and each draw's images to measure on."""
-
-    rows: dict[str, dict[str, Row]] = field(default_factory=dict)
-    tests: dict[str, Evaluated] = field(default_factory=dict)
-    held: dict[str, Evaluated] = field(default_factory=dict)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -113,10 +104,8 @@ def compare(task: Task, asked: argparse.Namespace) -> tuple[dict[str, Found], Me
 
 def summarise(found: Found) -> dict[str, Any]:
     """Each row's figures as in silos.py, its accuracy on validation images, what it spent, and `fedmitr` against all others."""
-    rows = summary.summarise(found.rows, found.tests)
+    rows = summary.summarise(found)
     for method, by_draw in found.rows.items():
-        held = [measures(row.validation, found.held[name].targets)["accuracy"] for name, row in by_draw.items()]
-        rows[method]["validation"] = summary.spread(held)
         if spent := [row.told for row in by_draw.values() if row.told]:
             rows[method]["spent"] = {name: float(np.mean([one[name] for one in spent])) for name in spent[0]}
     if ours := found.rows.get("fedmitr"):

@@ -34,12 +34,12 @@ from comparison import arguments, budgets, summary, views
 from comparison.crew import Crew
 from comparison.draws import Cut, Task, draw, open_task
 from comparison.making import Making
-from comparison.rows import Row, Rows
+from comparison.rows import Rows
 from comparison.shelf import Shelf
+from comparison.summary import Found
 from rich.console import Console
 
 from fednode.errors import ExitCode, FednodeError
-from fednode.learning.dataset import Evaluated
 from fednode.learning.session import make_deterministic, open_session
 
 WIDTH = 110  # of the table in a file or a pipe
@@ -50,17 +50,17 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = _arguments(words)
     try:
         task = open_task(asked.data, asked.labels, asked.image_size, asked.per_label, asked.test_images)
-        found, making, tests = compare(task, asked)
+        found, making = compare(task, asked)
     except FednodeError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("Interrupted. The same command goes on from here.", file=sys.stderr)
         return ExitCode.INTERRUPTED
-    rows = summary.summarise(found, tests)
-    title = f"{asked.data.rpartition('/')[2]}, {asked.partition}, budget {asked.budget}, draws: {len(tests)}"
+    rows = summary.summarise(found)
+    title = f"{asked.data.rpartition('/')[2]}, {asked.partition}, budget {asked.budget}, draws: {len(found.tests)}"
     if asked.out:
-        _write(asked.out, rows, found, tests, making, title)
+        _write(asked.out, rows, found, making, title)
     if asked.json:
         print(json.dumps(rows, indent=2))
     else:
@@ -71,27 +71,26 @@ def main(words: Sequence[str] | None = None) -> int:
     return ExitCode.OK
 
 
-def compare(task: Task, asked: argparse.Namespace) -> tuple[dict[str, dict[str, Row]], Making, dict[str, Evaluated]]:
-    """Rows by method and draw, the last draw, and each draw's test images. Raises FednodeError."""
+def compare(task: Task, asked: argparse.Namespace) -> tuple[Found, Making]:
+    """What was found, and the last draw. Raises FednodeError."""
     budget = budgets.BUDGETS[asked.budget].changed(asked.preset, asked.fit_images, asked.expert_steps, asked.dtype)
     budget = replace(budget.compiled() if asked.compile else budget, epsilon=asked.dp)
     methods = asked.methods or budgets.methods(budget)
     make_deterministic(1)
     crew = Crew(asked.jobs, open_session(asked.device, 1), Shelf(asked.cache))
     cuts = list(_cuts(asked))
-    found: dict[str, dict[str, Row]] = {method: {} for method in methods}
-    tests = {}
+    found = Found({method: {} for method in methods})
     with views.display(len(cuts) * len(methods)) as display:
         for cut in cuts:
             made = draw(task, asked.partition, asked.nodes, cut, crew.shelf)
             making = Making(task, made, crew, budget.recipes(task.image), display.show)
             rows = Rows(making, budget)
-            tests[cut.name] = made.test
+            found.tests[cut.name], found.held[cut.name] = made.test, made.validation
             for method in methods:
                 display.enter(cut.name, method)
-                found[method][cut.name] = rows.row(method)
+                found.rows[method][cut.name] = rows.row(method)
                 display.leave()
-    return found, making, tests
+    return found, making
 
 
 def _cuts(asked: argparse.Namespace) -> Iterator[Cut]:
@@ -102,21 +101,15 @@ def _cuts(asked: argparse.Namespace) -> Iterator[Cut]:
             yield Cut(seed)
 
 
-def _write(
-    out: Path,
-    rows: dict[str, Any],
-    found: dict[str, dict[str, Row]],
-    tests: dict[str, Evaluated],
-    making: Making,
-    title: str,
-) -> None:
+def _write(out: Path, rows: dict[str, Any], found: Found, making: Making, title: str) -> None:
     """results.json and the pictures."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_text(json.dumps(rows, indent=2) + "\n")
     views.draw_bars(out / "accuracy.png", rows, title)
     views.draw_samples(out / "samples.png", making)
-    if "auto" in found:
-        views.draw_confusion(out / "confusion.png", summary.confusion(found["auto"], tests), making.task.labels)
+    if "auto" in found.rows:
+        counts = summary.confusion(found.rows["auto"], found.tests)
+        views.draw_confusion(out / "confusion.png", counts, making.task.labels)
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,26 @@ LEVEL = 0.95
 Summary = dict[str, Any]
 
 
-def summarise(rows: Mapping[str, Mapping[str, Row]], tests: Mapping[str, Evaluated]) -> dict[str, Summary]:
-    """Method -> {mean, sd, seeds, auroc, f1, ece, bytes, network_calls, seconds, ...} from rows by method and draw.
+@dataclass
+class Found:
+    """Rows by method and draw, and each draw's test and validation images."""
+
+    rows: dict[str, dict[str, Row]] = field(default_factory=dict)
+    tests: dict[str, Evaluated] = field(default_factory=dict)
+    held: dict[str, Evaluated] = field(default_factory=dict)
+
+
+def summarise(found: Found) -> dict[str, Summary]:
+    """Method -> {mean, sd, seeds, validation, auroc, f1, ece, bytes, network_calls, seconds, ...}.
 
     `seeds` has the accuracy of each draw by name; `sd` is the sample's deviation over the draws, None for a single one.
+    `validation` is the accuracy on validation images, by which recipes may be chosen.
     """
-    found = {method: _summary(by_draw, tests) for method, by_draw in rows.items()}
+    rows = found.rows
+    summaries = {method: _summary(by_draw, found) for method, by_draw in rows.items()}
     if "auto" in rows and "pooled" in rows:
-        found["auto"]["minus_pooled"] = minus(rows["auto"], rows["pooled"], tests)
-    return found
+        summaries["auto"]["minus_pooled"] = minus(rows["auto"], rows["pooled"], found.tests)
+    return summaries
 
 
 def confusion(by_draw: Mapping[str, Row], tests: Mapping[str, Evaluated]) -> list[list[int]]:
@@ -73,10 +85,13 @@ def student_interval(values: Sequence[float]) -> list[float] | None:
     return [float(np.mean(values) - reach), float(np.mean(values) + reach)]
 
 
-def _summary(by_draw: Mapping[str, Row], tests: Mapping[str, Evaluated]) -> Summary:
+def _summary(by_draw: Mapping[str, Row], draws: Found) -> Summary:
+    tests = draws.tests
     found = {name: measures(row.test, tests[name].targets) for name, row in by_draw.items()}
     accuracies = {name: one["accuracy"] for name, one in found.items()}
     summary = spread(list(accuracies.values())) | {"seeds": accuracies}
+    held = [measures(row.validation, draws.held[name].targets)["accuracy"] for name, row in by_draw.items()]
+    summary["validation"] = spread(held)
     for measure in ("auroc", "f1", "ece"):
         summary[measure] = spread([one[measure] for one in found.values()])
     rows = list(by_draw.values())

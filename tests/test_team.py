@@ -65,7 +65,8 @@ from safetensors.torch import load_file
 from fednode.learning import generator
 from fednode.learning.checkpoint import Checkpoint
 from fednode.learning.team import join, leave
-from fednode.recipe import GeneratorArchitecture, GeneratorRecipe
+from fednode.architecture import GeneratorArchitecture
+from fednode.recipe import GeneratorRecipe
 torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
 folder, cpu = Path(sys.argv[1]), torch.device("cpu")

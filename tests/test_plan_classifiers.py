@@ -1,5 +1,9 @@
 """plan() where nodes exchange classifiers, both kinds, or what the labels speak for: the rules are those of generators."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,11 +12,14 @@ from test_plan import THREE, TWO, count, federations, seeds, summary, tainted, w
 from world import CONTRACT, LABELS, Node, World
 
 from fednode.config import Exchange
+from fednode.contract import ImageShape
 from fednode.inventory import GENERATORS, Missing
+from fednode.lineage import Pair
+from fednode.manifest import Manifest
 from fednode.modes import CLASSIFIERS
-from fednode.planned import AuditJob, Expert, Fit, Publish, Scan, Score, Sign, SignEvaluation
+from fednode.planned import AuditJob, Expert, Fit, Publish, Scan, Score, Sign, SignEvaluation, spec_digest
 from fednode.scoring import cells_of
-from fednode.specs import input_digests, own_digests, seen_labels
+from fednode.specs import expert_spec, input_digests, own_digests, seen_labels
 
 quick = settings(max_examples=5, deadline=None)
 
@@ -41,6 +48,35 @@ def test_a_classifier_is_fitted_audited_signed_and_listed_and_then_an_expert_is_
     assert "generators" not in expert.spec
     said = node.catalogues[node.me]
     assert (said.publishes, said.classifies, said.holds, said.undecided) == ((), ("ant", "bee"), (), False)
+
+
+@pytest.mark.parametrize("exchange", ["generators", "classifiers"])
+@pytest.mark.parametrize(
+    "claim",
+    [
+        lambda made: {"labels": tuple(one.model_copy(update={"images": one.images + 1}) for one in made.labels)},
+        lambda made: {"architecture": made.architecture.model_copy(update={"image": ImageShape(size=9, channels=1)})},
+        lambda made: {},
+    ],
+    ids=["counts", "architecture", "nothing"],
+)
+def test_weights_that_a_peer_lists_too_lead_to_one_spec_whatever_it_says_of_them(
+    exchange: Exchange, claim: Callable[[Manifest], dict[str, Any]]
+) -> None:
+    """Two live artifacts have one digest, and differ in their issuers and in what these say."""
+    node = World.of(MANY, exchange=exchange).settle().nodes[0]
+    stock = node.stock()
+    live = stock.generators if exchange == "generators" else stock.classifiers
+    pair, made = next(iter(live.items()))
+    twin = {Pair(identity(7).peer_id, pair.digest): made.model_copy(update=claim(made))}
+    specs = []
+    for both in ({**live, **twin}, {**twin, **live}):
+        given_both = {"generators": both} if exchange == "generators" else {"classifiers": both}
+        spec = expert_spec(node.state(), replace(stock, **given_both))
+        assert spec is not None
+        assert len(spec["inputs"]) == len(live) + 1
+        specs.append(spec_digest(spec))
+    assert specs[0] == specs[1]
 
 
 @quick

@@ -1,5 +1,6 @@
 """What names each job: the specs of what a node makes, from what it has and what is live. Pure."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -146,12 +147,13 @@ def _making(job: str, recipe: Recipe, architecture: ExpertShape) -> dict[str, An
 
 
 def _inputs(live: Mapping[Pair, Manifest]) -> list[dict[str, Any]]:
-    """Rule 2 of plan(): weight digests alone, sorted; equal ones by their labels."""
-    return [
+    """Rule 2 of plan(): weight digests alone, sorted; equal ones by all that is said of them, for anybody may list them too."""
+    found = [
         {
             "weights": pair.digest,
             "labels": [[count.label, count.images] for count in manifest.labels],
             "architecture": manifest.architecture.model_dump(mode="json"),
         }
-        for pair, manifest in sorted(live.items(), key=lambda item: (item[0].digest, item[1].names(), item[1].labels))
+        for pair, manifest in live.items()
     ]
+    return sorted(found, key=lambda one: (one["weights"], json.dumps(one, sort_keys=True)))

@@ -123,10 +123,8 @@ def test_a_daemon_that_cannot_start_in_the_background_tells_why_with_its_own_cod
 
 def test_ctrl_c_during_a_request_ends_with_14_and_no_word(running: dict[str, str]) -> None:
     asked = Home.find(running).work / "rescanning"
-    heard = signal.getsignal(signal.SIGINT)
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # else a suite in a shell's background passes on to ignore it
+    # A suite in a shell's background ignores the signal, and would pass that on.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen([*FEDNODE, "rescan"], env=running, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         signal.signal(signal.SIGINT, heard)
         while process.poll() is None and not asked.exists():

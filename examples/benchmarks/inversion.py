@@ -15,14 +15,16 @@ import time
 from typing import Any, get_args
 
 import torch
+from comparison.arguments import count
 from rich.console import Console
 from rich.table import Table
 
-from fednode.architecture import ViTName
+from fednode.architecture import ViTArchitecture, ViTName
 from fednode.contract import ImageShape
 from fednode.learning import vit
 from fednode.learning.inversion import Inversion
 from fednode.learning.session import make_deterministic, open_session
+from fednode.recipe import Dtype
 from fednode.vit_recipe import InversionRecipe, Mode, ready_architecture
 
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -51,13 +53,24 @@ def _now(device: torch.device) -> float:
     return time.perf_counter()
 
 
+def show(about: dict[str, Any], found: dict[str, dict[str, Any]]) -> None:
+    """The table."""
+    columns = ("mode", "seconds", "patches left", "times as fast as dense", "by patches")
+    table = Table(*columns, title=f"{about['grid'] ** 2} patches")
+    for mode, one in found.items():
+        ratios = (f"{one[name]:.2f}" for name in ("ratio", "patches_ratio"))
+        table.add_row(mode, f"{one['seconds']:.1f}", str(one["left"]), *ratios)
+    Console().print(table)
+
+
 def main() -> int:
     """Print the table or one JSON object."""
     asked = _arguments()
     make_deterministic(1)
     session = open_session(asked.device, 1)
     architecture = ready_architecture(asked.model, ImageShape(size=asked.size, channels=3), 10)
-    architecture = architecture.model_copy(update={"patch": asked.patch or architecture.patch})
+    if asked.patch:
+        architecture = ViTArchitecture(**{**architecture.model_dump(), "patch": asked.patch})
     torch.manual_seed(0)
     network = vit.build(architecture).to(session.device).eval().requires_grad_(False)
     targets = torch.arange(asked.images, device=session.device) % 10
@@ -66,38 +79,23 @@ def main() -> int:
     for recipe in recipes.values():
         Inversion(network, targets, architecture, recipe, 1).advance()
     found = measure(runs, asked.steps, session.device)
+    about = {"grid": architecture.grid, "steps": asked.steps, "images": asked.images}
     if asked.json:
-        print(
-            json.dumps(
-                {"grid": architecture.grid, "steps": asked.steps, "images": asked.images, "modes": found}, indent=2
-            )
-        )
-        return 0
-    table = Table(
-        "mode",
-        "seconds",
-        "patches left",
-        "times as fast as dense",
-        "by patches",
-        title=f"{architecture.grid**2} patches",
-    )
-    for mode, one in found.items():
-        table.add_row(
-            mode, f"{one['seconds']:.1f}", str(one["left"]), f"{one['ratio']:.2f}", f"{one['patches_ratio']:.2f}"
-        )
-    Console().print(table)
+        print(json.dumps({**about, "modes": found}, indent=2))
+    else:
+        show(about, found)
     return 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--size", type=int, default=224, help="side of the images in pixels")
-    add("--patch", type=int, help="side of a patch in pixels (the default of the size)")
+    add("--size", type=count, default=224, help="side of the images in pixels")
+    add("--patch", type=count, help="side of a patch in pixels (the default of the size)")
     add("--model", choices=get_args(ViTName), default="vit_tiny_patch16_224")
-    add("--steps", type=int, default=400)
-    add("--images", type=int, default=4)
-    add("--dtype", choices=("float32", "bfloat16"), default="float32")
+    add("--steps", type=count, default=400)
+    add("--images", type=count, default=4)
+    add("--dtype", choices=get_args(Dtype), default="float32")
     add("--device", default="cpu", help="cpu, cuda, cuda:N or auto")
     add("--json", action="store_true")
     return parser.parse_args()

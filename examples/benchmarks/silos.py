@@ -126,7 +126,9 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     generators = parser.add_mutually_exclusive_group()
     generators.add_argument("--compile", action="store_true", help="compile the networks of fits; needs a C++ compiler")
-    generators.add_argument("--dp", type=float, metavar="EPSILON", help="fit generators with differential privacy")
+    generators.add_argument(
+        "--dp", type=arguments.epsilon, metavar="EPSILON", help="fit generators with differential privacy"
+    )
     add("--methods", type=_methods, help="rows, with commas (those of the budget)")
     return parser.parse_args(words)
 

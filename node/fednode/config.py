@@ -211,6 +211,9 @@ def _default_threads() -> int:
     return min(4, usable or 1)
 
 
+Epsilon = Annotated[float, Field(ge=0.01, le=50, allow_inf_nan=False)]
+
+
 class Settings(BaseModel):
     """How one node is set up. Times are in seconds.
 
@@ -242,7 +245,7 @@ class Settings(BaseModel):
     exchange: Exchange = "generators"
     augment: Augment | None = None
     experts_see: Literal["all", "synthetic"] = "all"
-    dp: Annotated[float, Field(ge=0.01, le=50)] | None = None
+    dp: Epsilon | None = None
     idle_timeout: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] = 600
     max_latency: Annotated[float, Field(gt=0, le=YEAR_SECONDS)] | None = None
 

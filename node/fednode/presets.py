@@ -28,6 +28,7 @@ class PresetSettings(Value):
 
 
 WIDTHS = (50, 70, 100, 140, 200)
+MINUTES = GeneratorRecipe(images=96_000, batch=32, ema_choices_milli=WIDTHS, patience=3)  # a fit on a CPU core
 
 PRESETS: dict[Preset, PresetSettings] = {
     "nano": PresetSettings(
@@ -41,14 +42,14 @@ PRESETS: dict[Preset, PresetSettings] = {
         channels=(32, 64),
         blocks=1,
         attends=False,
-        recipe=GeneratorRecipe(images=96_000, batch=32, ema_choices_milli=WIDTHS, patience=3),
+        recipe=MINUTES,
     ),
     "s": PresetSettings(
         patch=2,
         channels=(32, 64, 64),
         blocks=1,
         attends=True,
-        recipe=GeneratorRecipe(images=96_000, batch=32, ema_choices_milli=WIDTHS, patience=3),
+        recipe=MINUTES,
     ),
     "m": PresetSettings(
         channels=(64, 128, 128, 128),

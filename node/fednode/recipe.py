@@ -12,13 +12,9 @@ from fednode.contract import Value
 from fednode_crypto.digest import digest_json
 
 Preset = Literal["nano", "xs", "s", "m", "paper"]
-
 PLAIN = ("none", "float32")
-
 Dtype = Literal["float32", "bfloat16"]
-
 Solver = Literal["heun", "dpm2m"]
-
 Width = Annotated[int, Field(ge=10, le=250)]
 
 
@@ -164,7 +160,6 @@ class AuditRecipe(Recipe):
 
 
 Mix = Literal["paper", "mixed", "projected", "synthetic"]
-
 Augment = Literal["none", "shift", "flip", "dihedral", "colour"]
 
 

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import get_args
 
 from platformdirs import user_cache_path
+from pydantic import TypeAdapter, ValidationError
 
 from comparison.crew import cores
+from fednode.config import Epsilon
 from fednode.presets import PRESETS
 from fednode.recipe import Dtype
 from fednode.source import KINDS
@@ -45,6 +47,14 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
+
+
+def epsilon(text: str) -> float:
+    """A budget of differential privacy that a node takes."""
+    try:
+        return TypeAdapter(Epsilon).validate_python(text)
+    except ValidationError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error.errors()[0]['msg']}") from None
 
 
 def folds(text: str) -> int:
